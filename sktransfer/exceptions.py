@@ -1,0 +1,34 @@
+"""Named warnings, so that one kind can be silenced or turned into an error without the others."""
+
+__all__ = [
+    "CandidateFailedWarning",
+    "ConstantTargetWarning",
+    "NoiseFloorWarning",
+    "ProbabilityNormalizationWarning",
+    "TransferabilityWarning",
+    "UninformativeScoreWarning",
+]
+
+
+class TransferabilityWarning(UserWarning):
+    """Base class of every warning of this package."""
+
+
+class UninformativeScoreWarning(TransferabilityWarning):
+    """A score that carries no information about the features, because any labels give the same."""
+
+
+class NoiseFloorWarning(TransferabilityWarning):
+    """The features fit a target exactly; its noise variance was set to the stated lower bound."""
+
+
+class ConstantTargetWarning(TransferabilityWarning):
+    """An output that is zero for every sample has no evidence and was left out of the score."""
+
+
+class ProbabilityNormalizationWarning(TransferabilityWarning):
+    """Rows given as probabilities did not sum to one and were normalised."""
+
+
+class CandidateFailedWarning(TransferabilityWarning):
+    """A candidate could not be fitted, extracted or scored; the others were not affected."""

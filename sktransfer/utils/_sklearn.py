@@ -1,0 +1,40 @@
+"""The only module that imports names which scikit-learn does not document.
+
+A new scikit-learn release can then break one file. Public scikit-learn names are imported where
+they are used.
+"""
+
+from sklearn.base import _fit_context
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Hidden,
+    Interval,
+    InvalidParameterError,
+    Options,
+    StrOptions,
+    validate_params,
+)
+from sklearn.utils._repr_html.estimator import _VisualBlock
+from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
+from sklearn.utils.metaestimators import _BaseComposition
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, _num_samples
+
+__all__ = [
+    "HasMethods",
+    "Hidden",
+    "Interval",
+    "InvalidParameterError",
+    "Options",
+    "StrOptions",
+    "_BaseComposition",
+    "_VisualBlock",
+    "_check_feature_names",
+    "_check_sample_weight",
+    "_fit_context",
+    "_num_samples",
+    "_raise_for_params",
+    "_routing_enabled",
+    "check_matplotlib_support",
+    "validate_params",
+]
