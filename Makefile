@@ -83,7 +83,7 @@ $(PY):
 define install
 	@echo "Installing sktransfer[$(1)] into $(VENV) (the first time this downloads PyTorch: some minutes)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip >/dev/null
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable ".[$(1)]"
+	@$(PY) -m pip install --quiet --quiet --disable-pip-version-check --editable ".[$(1)]"
 	@printf '%s' "$(CURDIR)" > $(STAMP)-at
 	@touch $(foreach set,$(2),$(STAMP)-$(set))
 endef
