@@ -5,6 +5,8 @@ they are used.
 """
 
 from sklearn.base import _fit_context
+from sklearn.callback import CallbackSupportMixin  # public, but marked experimental in 1.9
+from sklearn.utils import _safe_indexing
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils._param_validation import (
     HasMethods,
@@ -18,9 +20,16 @@ from sklearn.utils._param_validation import (
 from sklearn.utils._repr_html.estimator import _VisualBlock
 from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
 from sklearn.utils.metaestimators import _BaseComposition
-from sklearn.utils.validation import _check_feature_names, _check_sample_weight, _num_samples
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_method_params,
+    _check_n_features,
+    _check_sample_weight,
+    _num_samples,
+)
 
 __all__ = [
+    "CallbackSupportMixin",
     "HasMethods",
     "Hidden",
     "Interval",
@@ -30,11 +39,14 @@ __all__ = [
     "_BaseComposition",
     "_VisualBlock",
     "_check_feature_names",
+    "_check_method_params",
+    "_check_n_features",
     "_check_sample_weight",
     "_fit_context",
     "_num_samples",
     "_raise_for_params",
     "_routing_enabled",
+    "_safe_indexing",
     "check_matplotlib_support",
     "validate_params",
 ]

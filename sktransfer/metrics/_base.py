@@ -1,0 +1,273 @@
+"""The contract that every transferability-estimation metric keeps."""
+
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..exceptions import UninformativeScoreWarning
+from ..utils._sklearn import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    _fit_context,
+)
+from ..utils._target import encode_target
+from ._moments import FeatureMoments
+
+
+class TransferabilityMetric(BaseEstimator):
+    """Base class of the metrics: an estimator whose fit leaves one number, ``score_``.
+
+    A subclass sets the class attributes below and implements ``_fit(X, target, sample_weight)``,
+    which receives validated arrays and must set ``score_`` (a Python float, higher is better, or
+    NaN with a warning that says why).
+
+    Attributes
+    ----------
+    needs : {"features", "probabilities", "labels", "inputs"}
+        What ``X`` is: frozen features, source-class probabilities, hard source labels, or the raw
+        inputs of the network. A class attribute.
+    bounds : tuple of float
+        Smallest and largest possible score. A class attribute.
+    relative_to_pool : bool
+        Whether the score of one candidate depends on the other candidates. A class attribute.
+    tasks : tuple of str
+        Kinds of target with a definition: "classification", "multilabel", "regression".
+    lives_on_moments : bool
+        Whether the metric is an exact function of :class:`FeatureMoments`.
+    """
+
+    needs = "features"
+    bounds = (-np.inf, np.inf)
+    relative_to_pool = False
+    tasks = ("classification",)
+    lives_on_moments = False
+
+    _doc_link_module = "sktransfer"
+    _doc_link_template = ""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _validate_features(self, X, y, **check_params):
+        """Check X and y together; metrics with other inputs override this."""
+        return validate_data(
+            self, X, y, dtype=[np.float64, np.float32], multi_output=True, **check_params
+        )
+
+    def _validate(self, X, y, sample_weight, *, reset=True, minimum_samples=2, task=None):
+        """Return checked X, the encoded target and the weights, rows of weight zero removed."""
+        X, y = self._validate_features(X, y, reset=reset, ensure_min_samples=minimum_samples)
+        target = encode_target(
+            y,
+            tasks=self.tasks,
+            name=type(self).__name__,
+            task=task or getattr(self, "task", "auto"),
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            kept = sample_weight > 0
+            if not kept.all():
+                X, target, sample_weight = X[kept], target.take(kept), sample_weight[kept]
+        return X, target, sample_weight
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None):
+        """Compute the score of the features for the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Frozen features (or what ``needs`` says), float32 or float64. Never changed.
+        y : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_outputs)
+            The target. Only the partition that labels make matters, not their names.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative weights, normalised to sum to the number of samples of positive weight.
+
+        Returns
+        -------
+        self : object
+            The fitted metric; the result is in ``score_``.
+        """
+        X, target, sample_weight = self._validate(X, y, sample_weight)
+        self._require_two_classes(target)
+        self._fit(X, target, sample_weight)
+        return self
+
+    def _require_two_classes(self, target):
+        if target.task == "classification" and len(target.classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} requires at least 2 classes in y; got 1 class."
+            )
+
+    def score(self, X, y, sample_weight=None):
+        """Evaluate the metric afresh on other data, with the same parameters.
+
+        Nothing learned in ``fit`` is used but the drawn seed, so that
+        ``metric.fit(X, y).score(X, y) == metric.score_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data of the same kind and width as in ``fit``.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The target.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative weights.
+
+        Returns
+        -------
+        score : float
+            The score of the data given, higher is better.
+        """
+        check_is_fitted(self)
+        self._check_same_columns(X)
+        fresh = clone(self)
+        if hasattr(self, "seed_"):
+            fresh.random_state = self.seed_
+        return fresh.fit(X, y, sample_weight=sample_weight).score_
+
+    def _check_same_columns(self, X):
+        """Refuse features of another width or with other names than in fit."""
+        _check_feature_names(self, X, reset=False)
+        if len(getattr(X, "shape", ())) == 2:
+            _check_n_features(self, X, reset=False)
+
+    @classmethod
+    def pool_scores(cls, fitted_metrics):
+        """Combine fitted metrics of this class, one per candidate, into the scores to rank by.
+
+        Parameters
+        ----------
+        fitted_metrics : sequence of fitted metrics or None
+            One per candidate; None for a candidate that failed.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_candidates,), dtype float64
+            Here simply each ``score_``; NaN for a failed candidate.
+        """
+        return np.array(
+            [np.nan if metric is None else metric.score_ for metric in fitted_metrics],
+            dtype=np.float64,
+        )
+
+
+class MomentMetric(TransferabilityMetric):
+    """A metric that is an exact function of mergeable moments, and so learns in batches.
+
+    A subclass implements ``_score_moments()``, which reads ``self.moments_`` and sets every fitted
+    attribute named in ``_results``.
+    """
+
+    lives_on_moments = True
+    _results = ("score_",)
+
+    def _fit(self, X, target, sample_weight):
+        # The rows are borrowed for the decomposition and copied only after it, when the large
+        # temporaries are gone.
+        moments = FeatureMoments.from_arrays(X, target, sample_weight, copy=False)
+        self._adopt(moments, own=True)
+        self._score_moments()
+        moments.detach()
+
+    def _adopt(self, moments, own):
+        for result in self._results:
+            self.__dict__.pop(result, None)
+        self.moments_ = moments
+        self._owns_moments = own
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_moments(self, moments):
+        """Compute the score from moments gathered before, for instance for several metrics.
+
+        Parameters
+        ----------
+        moments : FeatureMoments
+            The moments; they are shared, not copied, and never changed by the metric.
+
+        Returns
+        -------
+        self : object
+            The fitted metric.
+        """
+        if moments.task not in self.tasks:
+            raise ValueError(
+                f"{type(self).__name__} is defined for {' and '.join(self.tasks)} targets; "
+                f"got moments of a {moments.task} target."
+            )
+        if moments.task == "classification" and len(moments.classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} requires at least 2 classes in y; got 1 class."
+            )
+        self.n_features_in_ = moments.n_features
+        self._adopt(moments, own=False)
+        self._score_moments()
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, sample_weight=None):
+        """Add a batch of samples; the score is computed when it is next read.
+
+        Any number of batches gives the score of ``fit`` on all of them together. Classes may turn
+        up in any batch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A batch of features.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The target of the batch. With the first batch the kind of target is settled.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, relative to those of the other batches.
+
+        Returns
+        -------
+        self : object
+            The metric, with the batch added.
+        """
+        first = "moments_" not in self.__dict__
+        X, target, sample_weight = self._validate(
+            X,
+            y,
+            sample_weight,
+            reset=first,
+            minimum_samples=1,
+            task=None if first else self.moments_.task,
+        )
+        if first:
+            moments = FeatureMoments(X.shape[1], task=target.task)
+        elif self._owns_moments:
+            moments = self.moments_
+        else:
+            moments = self.moments_.copy()
+        moments.update(X, target, sample_weight)
+        self._adopt(moments, own=True)
+        return self
+
+    def _score_when_read(self):
+        moments = self.moments_
+        if moments.task == "classification" and len(moments.classes) < 2:
+            warnings.warn(
+                f"{type(self).__name__} has no score (NaN) yet: the batches so far hold 1 class.",
+                UninformativeScoreWarning,
+                stacklevel=3,
+            )
+            self.score_ = float("nan")
+            return
+        self._score_moments()
+
+    def __getattr__(self, name):
+        # Reached only for what is not set yet: after partial_fit the results are computed on
+        # first reading, so that a batch costs no eigendecomposition.
+        if name in type(self)._results and "moments_" in self.__dict__:
+            self._score_when_read()
+            if name in self.__dict__:
+                return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -1,0 +1,315 @@
+"""The global maximum of the evidence of a Bayesian linear model, in one dimension.
+
+The model is t = F w + noise with w ~ N(0, I / alpha) and noise ~ N(0, I / beta). For a fixed ratio
+tau = alpha / beta the best beta is known in closed form, so the evidence is a function of
+u = log(tau) alone. It may have several local maxima and may rise towards either end of the range.
+
+Why the maximum found here is the global one. Per sample, and with s the eigenvalues of the raw
+scatter matrix F'F, the derivative of the profiled evidence is (gamma / n - g) / 2, where
+gamma = sum s / (s + tau) is the effective number of parameters and g = tau |m|^2 / E lies in [0, 1]
+(E is the penalised residual, m the posterior mean). Both are averages of logistic functions of u:
+-gamma' <= gamma (1 - gamma / R) for R nonzero eigenvalues, |g'| <= g (1 - g), and each of gamma,
+R - gamma, g, 1 - g changes at most by a factor e^h over a distance h. The second derivative is
+hence bounded from below on any interval by values at its ends, and with it the function from
+above, by its chord plus a bump of height (bound) h^2 / 8. Intervals whose upper bound does not
+exceed the best value found by more than the tolerance are discarded, the others are halved.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_LOG_2PI = np.log(2 * np.pi)
+
+# Width of the first intervals in u = log(tau).
+_FIRST_STEP = 0.5
+
+# Points evaluated at once times directions: 16 MiB per temporary array.
+_CHUNK_ELEMENTS = 2**21
+
+
+@dataclass(frozen=True)
+class EvidenceMaximum:
+    """Where the evidence of each output is largest.
+
+    Parameters
+    ----------
+    evidence : ndarray of shape (n_outputs,)
+        Log evidence per sample in nats at the maximum; NaN for an output that is all zero.
+    alpha, beta : ndarray of shape (n_outputs,)
+        Precisions of weights and noise, in units of the original features and targets. `alpha` is
+        infinite where no direction of the features is worth its cost.
+    gamma : ndarray of shape (n_outputs,)
+        Effective number of parameters.
+    at_noise_floor : ndarray of shape (n_outputs,), dtype bool
+        Whether the noise variance is at its lower bound.
+    along : ndarray of shape (r, n_outputs)
+        Posterior mean along the centred directions.
+    mean_factor : ndarray of shape (n_outputs,)
+        Posterior mean along the part of the feature mean outside these directions.
+    n_iter : int
+        Rounds of halving until the tolerance was certified.
+    """
+
+    evidence: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+    gamma: np.ndarray
+    at_noise_floor: np.ndarray
+    along: np.ndarray
+    mean_factor: np.ndarray
+    n_iter: int
+
+
+class ProfiledEvidence:
+    """The evidence per sample as a function of log(tau), for several outputs.
+
+    Parameters
+    ----------
+    spectrum : CenteredSpectrum
+        The decomposed features and targets.
+    noise_floor : float
+        Lower bound of the noise variance, relative to the mean square of each output.
+    """
+
+    def __init__(self, spectrum, noise_floor):
+        self.n = spectrum.n_samples
+        self.eigenvalues = spectrum.eigenvalues
+        self.sigma = np.sqrt(spectrum.eigenvalues)
+        self.loadings = spectrum.loadings
+        self.residual = spectrum.target_residual
+        self.target_mean = spectrum.target_sum / self.n
+        self.z = spectrum.mean_coordinates
+        self.outside = spectrum.mean_residual
+        self.square = spectrum.target_square
+        self.floor = noise_floor * self.square
+        self.noise_floor = noise_floor
+        self.n_directions = spectrum.rank + (self.outside > 0)
+        self.trace = float(self.eigenvalues.sum() + self.n * (self.z @ self.z + self.outside))
+
+    def range(self):
+        """Ends of u outside which the profiled evidence is monotone, or flat to 1e-12.
+
+        Below the lower end, gamma exceeds half the number of directions while n g is less than
+        that (g <= tau / (smallest eigenvalue * noise_floor)). Above the upper end the features
+        explain a 1e-12th of what they could, and the evidence is that of pure noise.
+        """
+        n, lam = self.n, self.eigenvalues
+        # 1 / trace(inverse) is a lower bound of the smallest raw eigenvalue.
+        inverse = float((1 / lam).sum())
+        if self.outside > 0:
+            inverse += (1 + n * float((self.z**2 / lam).sum())) / (n * self.outside)
+        low = np.log(self.noise_floor) - np.log(inverse) + np.log(self.n_directions / (2 * n))
+        high = np.log(self.trace) + 28.0
+        return float(min(low, high - 1.0)), float(high)
+
+    def __call__(self, u, output):
+        """Evaluate at points ``u`` for the outputs of the same position.
+
+        Returns
+        -------
+        value, slope : ndarray of shape (n_points,)
+            Evidence per sample in nats and its derivative by u.
+        gamma, g : ndarray of shape (n_points,)
+            Effective number of parameters, and tau |m|² / E.
+        floored : ndarray of shape (n_points,), dtype bool
+            Whether the noise variance is at its lower bound.
+        """
+        parts = [np.empty(len(u)) for _ in range(4)] + [np.empty(len(u), dtype=bool)]
+        step = max(1, _CHUNK_ELEMENTS // max(1, len(self.eigenvalues)))
+        for start in range(0, len(u), step):
+            rows = slice(start, start + step)
+            for part, values in zip(parts, self._evaluate(u[rows], output[rows]), strict=True):
+                part[rows] = values
+        return tuple(parts)
+
+    def _evaluate(self, u, output):
+        solved = self.solve(u, output)
+        n = self.n
+        tau = np.exp(u)
+        energy, floored = solved["energy"], solved["floored"]
+        noise = np.maximum(energy, self.floor[output]) / n
+        value = 0.5 * (-np.log(noise) - energy / (n * noise) - _LOG_2PI - solved["log_det"] / n)
+        g = np.clip(tau * solved["norm"] / np.maximum(energy, np.finfo(float).tiny), 0.0, 1.0)
+        pull = tau * solved["norm"] / (n * noise)
+        slope = 0.5 * (solved["gamma"] / n - pull)
+        return value, slope, solved["gamma"], g, floored
+
+    def solve(self, u, output):
+        """Ridge solution and determinant at each point, from the centred directions.
+
+        The uncentred problem is the centred one with one more observation, sqrt(n) times the mean:
+        its residual, determinant and solution are those of a rank-one update, each a sum of
+        positive terms.
+        """
+        n, z, outside = self.n, self.z, self.outside
+        tau = np.exp(u)[:, None]
+        x = self.loadings.T[output]
+        shrink = 1.0 / (self.eigenvalues + tau)
+        update = n * (shrink @ z**2 + outside / tau[:, 0])
+        update_slope = n * ((tau * shrink**2) @ z**2 + outside / tau[:, 0])
+        log_det = np.log1p(self.eigenvalues / tau).sum(axis=1) + np.log1p(update)
+        gamma = (self.eigenvalues * shrink).sum(axis=1) + update_slope / (1 + update)
+        centred = self.sigma * x * shrink
+        error = self.target_mean[output] - centred @ z
+        energy = (
+            (x**2 * (tau * shrink)).sum(axis=1)
+            + self.residual[output]
+            + n * error**2 / (1 + update)
+        )
+        mean_factor = n * error / (1 + update)
+        along = centred + z * shrink * mean_factor[:, None]
+        mean_factor = mean_factor / tau[:, 0]
+        norm = np.einsum("pr,pr->p", along, along) + outside * mean_factor**2
+        return {
+            "energy": energy,
+            "floored": energy <= self.floor[output],
+            "log_det": log_det,
+            "gamma": gamma,
+            "norm": norm,
+            "along": along,
+            "mean_factor": mean_factor,
+        }
+
+    def pure_noise(self, output):
+        """Evidence per sample when the features are not used at all (tau to infinity)."""
+        return -0.5 * (np.log(self.square[output] / self.n) + 1 + _LOG_2PI)
+
+
+def _bump(evidence, width, left, right):
+    """Height that the evidence can rise above its chord on intervals of a given width."""
+    n, total = evidence.n, evidence.n_directions
+    growth = np.exp(width)
+
+    def bound(name, most):
+        low = np.minimum(left[name], right[name]) * growth
+        high = np.minimum(most - left[name], most - right[name]) * growth
+        return np.clip(np.minimum(low, high), 0.0, most / 4), np.clip(low, 0.0, most)
+
+    gamma_bound, _ = bound("gamma", total)
+    g_bound, g_growth = bound("g", 1.0)
+    # With the noise variance held at its bound the curvature of E itself counts.
+    fall = np.where(left["floored"] | right["floored"], g_growth, g_bound)
+    return 0.5 * (gamma_bound / n + fall) * width**2 / 8
+
+
+def maximize_evidence(spectrum, *, tol, noise_floor):
+    """Find the global maximum of the evidence over both precisions, for all outputs at once.
+
+    Parameters
+    ----------
+    spectrum : CenteredSpectrum
+        The decomposed features and targets.
+    tol : float
+        Certified bound, in nats per sample, of what a better maximum elsewhere could add.
+    noise_floor : float
+        Lower bound of the noise variance relative to the mean square of each output.
+
+    Returns
+    -------
+    maximum : EvidenceMaximum
+        Precisions, evidence and posterior mean of each output.
+    """
+    evidence = ProfiledEvidence(spectrum, noise_floor)
+    usable = np.flatnonzero(evidence.square > 0)
+    best_u = np.full(len(evidence.square), np.inf)
+    best = np.full(len(evidence.square), np.nan)
+    best[usable] = evidence.pure_noise(usable)
+    n_iter = 0
+    if evidence.n_directions and len(usable):
+        n_iter = _search(evidence, usable, best, best_u, tol)
+        _polish(evidence, best, best_u)
+        # A gain of rounding size over pure noise is none: such a maximum lies at infinity.
+        noise = evidence.pure_noise(usable)
+        idle = usable[best[usable] <= noise + 1e-12 * np.maximum(1.0, np.abs(noise))]
+        best[idle], best_u[idle] = evidence.pure_noise(idle), np.inf
+    return _describe(evidence, spectrum, best, best_u, n_iter)
+
+
+def _search(evidence, outputs, best, best_u, tol):
+    """Branch and bound; updates ``best`` and ``best_u`` and returns the number of rounds."""
+    low, high = evidence.range()
+    grid = np.linspace(low, high, int(np.ceil((high - low) / _FIRST_STEP)) + 1)
+    shape = (len(outputs), len(grid))
+    output = np.repeat(outputs, len(grid))
+    names = ("value", "slope", "gamma", "g", "floored")
+    values = evidence(np.tile(grid, len(outputs)), output)
+    ends = {name: part.reshape(shape) for name, part in zip(names, values, strict=True)}
+    ends["u"] = np.broadcast_to(grid, shape)
+    _improve(best, best_u, output, ends["u"].ravel(), ends["value"].ravel())
+    output = np.repeat(outputs, len(grid) - 1)
+    left = {name: part[:, :-1].ravel() for name, part in ends.items()}
+    right = {name: part[:, 1:].ravel() for name, part in ends.items()}
+    n_iter = 0
+    while True:
+        width = right["u"] - left["u"]
+        height = np.maximum(left["value"], right["value"]) + _bump(evidence, width, left, right)
+        active = height > best[output] + tol
+        if not active.any():
+            return n_iter
+        n_iter += 1
+        output = output[active]
+        left = {name: part[active] for name, part in left.items()}
+        right = {name: part[active] for name, part in right.items()}
+        u = 0.5 * (left["u"] + right["u"])
+        middle = dict(zip(names, evidence(u, output), strict=True)) | {"u": u}
+        _improve(best, best_u, output, u, middle["value"])
+        output = np.concatenate([output, output])
+        left, right = (
+            {name: np.concatenate([left[name], middle[name]]) for name in left},
+            {name: np.concatenate([middle[name], right[name]]) for name in right},
+        )
+
+
+def _improve(best, best_u, output, u, value):
+    order = np.lexsort((u, -value, output))
+    first = order[np.r_[True, np.diff(output[order]) > 0]]
+    better = value[first] > best[output[first]]
+    best[output[first[better]]] = value[first[better]]
+    best_u[output[first[better]]] = u[first[better]]
+
+
+def _polish(evidence, best, best_u):
+    """Bisect the derivative around each best point, so that the precisions are exact too."""
+    output = np.flatnonzero(np.isfinite(best_u))
+    if not len(output):
+        return
+    centre = best_u[output]
+    for step in 2.0 ** np.arange(-12, 1):
+        slopes = [evidence(centre + side * step, output)[1] for side in (-1, 1)]
+        bracketed = (slopes[0] > 0) & (slopes[1] < 0)
+        if bracketed.all():
+            break
+    left, right = centre - step, centre + step
+    for _ in range(60):
+        middle = 0.5 * (left + right)
+        rising = evidence(middle, output)[1] > 0
+        left, right = np.where(rising, middle, left), np.where(rising, right, middle)
+    u = 0.5 * (left + right)
+    value = evidence(u, output)[0]
+    kept = bracketed & (value >= best[output] - 1e-12)
+    best_u[output[kept]] = u[kept]
+    best[output[kept]] = np.maximum(value[kept], best[output[kept]])
+
+
+def _describe(evidence, spectrum, best, best_u, n_iter):
+    """Express the maximum in units of the original features and targets."""
+    n, n_outputs = evidence.n, len(best)
+    defined = np.isfinite(best)
+    alpha = np.where(defined, np.inf, np.nan)
+    beta = np.full(n_outputs, np.nan)
+    beta[defined] = n / evidence.square[defined]
+    gamma = np.where(defined, 0.0, np.nan)
+    at_floor = np.zeros(n_outputs, dtype=bool)
+    along = np.zeros((spectrum.rank, n_outputs))
+    mean_factor = np.zeros(n_outputs)
+    outputs = np.flatnonzero(np.isfinite(best_u))
+    if len(outputs):
+        solved = evidence.solve(best_u[outputs], outputs)
+        beta[outputs] = n / np.maximum(solved["energy"], evidence.floor[outputs])
+        alpha[outputs] = np.exp(best_u[outputs]) * beta[outputs] * spectrum.unit**2
+        gamma[outputs] = solved["gamma"]
+        at_floor[outputs] = solved["floored"]
+        along[:, outputs] = solved["along"].T
+        mean_factor[outputs] = solved["mean_factor"]
+    return EvidenceMaximum(best, alpha, beta, gamma, at_floor, along, mean_factor, n_iter)

@@ -1,0 +1,171 @@
+"""H-score: how much of the feature covariance the class means explain."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+
+from ..exceptions import UninformativeScoreWarning
+from ..utils._sklearn import Interval, StrOptions
+from ._base import MomentMetric
+
+
+class HScore(MomentMetric):
+    """Trace of the inverse feature covariance times the covariance of the class means.
+
+    H = tr(inv(cov(F)) cov(E[F | y])) [1]_, with population covariances in both places and the
+    pseudo-inverse over the numerical rank r of the centred features. It lies in
+    [0, min(n_classes - 1, r)], higher is better, and does not change under any invertible affine
+    map of the features. With shrinkage, cov(F) is replaced by
+    (1 - a) cov(F) + a tr(cov(F)) / D I and the covariance of the means is multiplied by 1 - a [2]_;
+    the range stays, the invariance is to shifts, rotations and one common scale only.
+
+    Without shrinkage the score reaches its maximum for *any* labels as soon as the centred features
+    have rank n_samples - 1: it then says nothing, and warns. Its exact expectation under permuted
+    labels is in `chance_level_`.
+
+    Read more in the :ref:`User Guide <hscore>`.
+
+    Parameters
+    ----------
+    shrinkage : {"ledoit_wolf"}, float in [0, 1] or None, default=None
+        Shrinkage a of the feature covariance towards a multiple of the identity. "ledoit_wolf"
+        takes scikit-learn's Ledoit-Wolf estimate. With 1 the score is 0.
+
+    Attributes
+    ----------
+    score_ : float
+        The H-score, in [0, n_classes - 1].
+    chance_level_ : float
+        Expected score when the labels are permuted: (n_classes - 1) r / (n_samples - 1) without
+        shrinkage. Exact for equal sample weights.
+    saturated_ : bool
+        Whether any labels with the same class sizes would give the same score.
+    rank_ : int
+        Numerical rank r of the centred features.
+    shrinkage_ : float
+        The shrinkage used (0 for none).
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    moments_ : FeatureMoments
+        The statistics of the data.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has string names.
+
+    Warns
+    -----
+    UninformativeScoreWarning
+        If the score is the same for any labels with the same class sizes.
+
+    See Also
+    --------
+    LogME : The maximised evidence of a linear model of the same features.
+    FeatureMoments : The statistics that HScore needs.
+
+    Notes
+    -----
+    Published shrunk values use the n - 1 covariance of the class means beside the population
+    covariance of the features: they are n / (n - 1) times the value here, and can exceed
+    n_classes - 1.
+
+    References
+    ----------
+    .. [1] Y. Bao et al., "An Information-Theoretic Approach to Transferability in Task Transfer
+       Learning", ICIP 2019.
+    .. [2] S. Ibrahim, N. Ponomareva, R. Mazumder, "Newer is not always better: Rethinking
+       transferability metrics, their peculiarities, stability and performance", ECML PKDD 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sktransfer.metrics import HScore
+    >>> F, y = load_iris(return_X_y=True)
+    >>> metric = HScore().fit(F, y)
+    >>> round(metric.score_, 3)
+    1.192
+    >>> round(metric.chance_level_, 3)
+    0.054
+    >>> round(HScore(shrinkage="ledoit_wolf").fit(F, y).score_, 3)
+    1.17
+    """
+
+    needs = "features"
+    bounds = (0.0, np.inf)
+    tasks = ("classification",)
+    _results = ("score_", "chance_level_", "saturated_", "rank_", "shrinkage_", "classes_")
+
+    _parameter_constraints: dict = {
+        "shrinkage": [None, StrOptions({"ledoit_wolf"}), Interval(Real, 0, 1, closed="both")],
+    }
+
+    def __init__(self, shrinkage=None):
+        self.shrinkage = shrinkage
+
+    def _score_moments(self):
+        spectrum = self.moments_.spectrum
+        n, eigenvalues = spectrum.n_samples, spectrum.eigenvalues
+        if self.shrinkage is None:
+            shrinkage = 0.0
+        elif self.shrinkage == "ledoit_wolf":
+            shrinkage = ledoit_wolf_from_spectrum(spectrum)
+        else:
+            shrinkage = float(self.shrinkage)
+        # Share of each direction that the class means explain, and the weight it gets.
+        explained = (spectrum.loadings**2 / spectrum.target_sum).sum(axis=1)
+        if shrinkage == 0.0:
+            weight = np.ones(spectrum.rank)
+        else:
+            kept = (1 - shrinkage) * eigenvalues
+            weight = kept / (kept + shrinkage * spectrum.trace / spectrum.n_features)
+        n_classes = len(self.moments_.classes)
+        most = min(n_classes - 1, spectrum.rank)
+        self.classes_ = self.moments_.classes
+        self.rank_ = spectrum.rank
+        self.shrinkage_ = shrinkage
+        self.chance_level_ = float((n_classes - 1) * weight.sum() / (n - 1))
+        self.score_ = float(np.clip(explained @ weight, 0.0, most))
+        # Chance already reaches the maximum, or nothing is left to score.
+        self.saturated_ = bool(
+            self.chance_level_ >= most * (1 - 1e-9) or not self.chance_level_ > 0
+        )
+        if self.saturated_:
+            warnings.warn(self._reason(n, n_classes), UninformativeScoreWarning, stacklevel=4)
+
+    def _reason(self, n, n_classes):
+        """Say why any labels with the same class sizes give this score."""
+        if self.rank_ == 0:
+            cause = "the features are constant"
+        elif self.shrinkage_ == 1:
+            cause = "shrinkage=1 replaces the covariance by the identity and drops the class means"
+        elif n_classes == n:
+            cause = "every class has a single sample"
+        else:
+            cause = (
+                f"the centred features have rank {self.rank_} with {n} samples; "
+                "use shrinkage='ledoit_wolf', fewer features or more samples"
+            )
+        return f"The H-score {self.score_:.6g} would be the same for any labels: {cause}."
+
+
+def ledoit_wolf_from_spectrum(spectrum):
+    """Ledoit-Wolf shrinkage of the feature covariance, as scikit-learn estimates it.
+
+    Parameters
+    ----------
+    spectrum : CenteredSpectrum
+        The decomposed features.
+
+    Returns
+    -------
+    shrinkage : float
+        In [0, 1].
+    """
+    n, n_features = spectrum.n_samples, spectrum.n_features
+    norm = spectrum.squared_norm / n**2
+    # Distance of the covariance from the multiple of the identity, and its sampling error.
+    distance = (norm - (spectrum.trace / n) ** 2 / n_features) / n_features
+    error = (spectrum.fourth / n - norm) / (n_features * n)
+    error = min(error, distance)
+    return float(np.clip(error / distance, 0.0, 1.0)) if error > 0 else 0.0

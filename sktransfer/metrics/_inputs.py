@@ -1,0 +1,179 @@
+"""Several metrics on one candidate, sharing what can be shared."""
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_array, check_consistent_length
+
+from ..utils._sklearn import _check_sample_weight
+from ..utils._target import encode_target
+from ._moments import FeatureMoments
+from ._registry import get_metric, metric_name
+
+
+class MetricInputs:
+    """What is known of one candidate on one target, ready for any number of metrics.
+
+    Metrics that live on moments share one :class:`FeatureMoments` and so one decomposition.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        The target.
+    features : array-like of shape (n_samples, n_features), default=None
+        Frozen features of the candidate.
+    probabilities : array-like of shape (n_samples, n_source_classes), default=None
+        Source-class probabilities, for candidates with a source head.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Relative weights.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sktransfer.metrics import MetricInputs
+    >>> F, y = load_iris(return_X_y=True)
+    >>> inputs = MetricInputs(y, features=F)
+    >>> round(inputs.fit("logme").score_, 2)
+    -0.16
+    """
+
+    def __init__(self, y, features=None, probabilities=None, sample_weight=None):
+        self.y = y
+        self.features = features
+        self.probabilities = probabilities
+        self.sample_weight = sample_weight
+        self._moments = {}
+
+    def fit(self, metric):
+        """Fit a copy of a metric on the inputs it needs.
+
+        Parameters
+        ----------
+        metric : str or TransferabilityMetric
+            A name or an instance; an instance is cloned.
+
+        Returns
+        -------
+        metric : TransferabilityMetric
+            The fitted metric.
+
+        Raises
+        ------
+        ValueError
+            If the candidate does not have what the metric needs.
+        """
+        metric = clone(get_metric(metric))
+        if metric.needs == "features":
+            if self.features is None:
+                raise ValueError(f"{type(metric).__name__} needs features, and none were given.")
+            if getattr(metric, "lives_on_moments", False):
+                return metric.fit_moments(self._shared_moments(metric))
+            return self._fit_plain(metric, self.features)
+        if metric.needs in ("probabilities", "labels"):
+            if self.probabilities is None:
+                raise ValueError(
+                    f"{type(metric).__name__} needs source probabilities, and none were given "
+                    "(the candidate has no source head)."
+                )
+            return self._fit_plain(metric, self.probabilities)
+        raise ValueError(
+            f"{type(metric).__name__} needs {metric.needs}, which is more than features and "
+            "source probabilities."
+        )
+
+    def _fit_plain(self, metric, X):
+        if self.sample_weight is None:
+            return metric.fit(X, self.y)
+        return metric.fit(X, self.y, sample_weight=self.sample_weight)
+
+    def _shared_moments(self, metric):
+        """Gather the moments once for each reading of the target."""
+        task = getattr(metric, "task", "auto")
+        if task not in self._moments:
+            X = check_array(
+                self.features,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=2,
+                input_name="features",
+            )
+            y = check_array(
+                self.y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=2
+            )
+            check_consistent_length(X, y)
+            target = encode_target(y, tasks=metric.tasks, name=type(metric).__name__, task=task)
+            weight = self.sample_weight
+            if weight is not None:
+                weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+                kept = weight > 0
+                if not kept.all():
+                    X, target, weight = X[kept], target.take(kept), weight[kept]
+            self._moments[task] = FeatureMoments.from_arrays(X, target, weight, copy=False)
+        return self._moments[task]
+
+
+def score_metrics(features, y, metrics, *, probabilities=None, sample_weight=None):
+    """Score one candidate by several metrics on the same features.
+
+    Parameters
+    ----------
+    features : array-like of shape (n_samples, n_features)
+        Frozen features.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        The target.
+    metrics : str, TransferabilityMetric, list of these, or dict of name to these
+        What to compute. Metrics of a list are named by :func:`metric_name`.
+    probabilities : array-like of shape (n_samples, n_source_classes), default=None
+        Source-class probabilities, for metrics that need them.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Relative weights.
+
+    Returns
+    -------
+    scores : dict of str to float
+        One score per metric, in the order given.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sktransfer.metrics import score_metrics
+    >>> F, y = load_iris(return_X_y=True)
+    >>> {name: round(score, 2) for name, score in score_metrics(F, y, ["logme", "hscore"]).items()}
+    {'logme': -0.16, 'hscore': 1.19}
+    """
+    inputs = MetricInputs(y, features, probabilities, sample_weight)
+    return {name: inputs.fit(metric).score_ for name, metric in named_metrics(metrics).items()}
+
+
+def named_metrics(metrics):
+    """Bring one or several metrics into a dict of name to instance, in the order given.
+
+    Parameters
+    ----------
+    metrics : str, TransferabilityMetric, list of these, or dict of name to these
+        The metrics.
+
+    Returns
+    -------
+    metrics : dict of str to TransferabilityMetric
+        Instances by name.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or two have the same name.
+    """
+    if isinstance(metrics, dict):
+        named = {name: get_metric(metric) for name, metric in metrics.items()}
+    else:
+        several = metrics if isinstance(metrics, list | tuple) else [metrics]
+        instances = [get_metric(metric) for metric in several]
+        names = [metric_name(metric) for metric in instances]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(
+                f"metrics has {repeated} more than once; name them by a dict, such as "
+                f"{{'{repeated[0]}': ..., '{repeated[0]}_2': ...}}."
+            )
+        named = dict(zip(names, instances, strict=True))
+    if not named:
+        raise ValueError("metrics must name at least one metric; got none.")
+    return named

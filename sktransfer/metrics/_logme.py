@@ -1,0 +1,184 @@
+"""LogME: the maximised evidence of a linear model on frozen features."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..exceptions import ConstantTargetWarning, NoiseFloorWarning, UninformativeScoreWarning
+from ..utils._sklearn import Interval, StrOptions
+from ._base import MomentMetric
+from ._evidence import maximize_evidence
+
+
+class LogME(MomentMetric):
+    """Logarithm of the maximum evidence, per sample, of a linear model on frozen features.
+
+    Each output column t of the target (one per class, one-hot; or the 0/1 and regression columns
+    themselves) is modelled as t = F w + noise, w ~ N(0, I / alpha), noise ~ N(0, I / beta), without
+    an intercept. The weights are integrated out, which charges the features for every direction
+    they use, and the log evidence log N(t; 0, I / beta + F Fᵀ / alpha) / n is maximised over alpha
+    and beta [1]_. The score is the mean over the output columns: higher is better, in nats per
+    sample, without an upper bound.
+
+    The value is the maximum itself for any number of samples and features: the search is
+    one-dimensional and certified (no other precisions are better by more than `tol`), and no term
+    of the determinant is dropped when there are fewer samples than features.
+
+    Read more in the :ref:`User Guide <logme>`.
+
+    Parameters
+    ----------
+    tol : float, default=1e-8
+        Certified bound, in nats per sample and output, on what the global maximum could exceed the
+        value found.
+    noise_floor : float, default=1e-10
+        Lower bound of the noise variance 1 / beta, relative to the mean square of the output.
+        Features that fit an output exactly would have an infinite evidence (or, with full row rank,
+        an infinite beta) without it.
+    task : {"auto", "classification", "multilabel", "regression"}, default="auto"
+        What the target is. "auto" takes 1-D integers, strings and whole floats for class labels,
+        several columns of 0 and 1 for multilabel, and all other numbers for regression.
+
+    Attributes
+    ----------
+    score_ : float
+        Mean of `scores_` over the outputs that are not zero throughout.
+    scores_ : ndarray of shape (n_outputs,)
+        Log evidence per sample of each output. For labels the outputs are the classes in sorted
+        order. NaN for an output that is zero for every sample.
+    alpha_ : ndarray of shape (n_outputs,)
+        Precision of the weights at the maximum. Infinite where the evidence is largest without the
+        features (the posterior mean is then zero and `beta_` one over the output's mean square).
+    beta_ : ndarray of shape (n_outputs,)
+        Precision of the noise at the maximum; at most 1 / (`noise_floor` x mean square).
+    gamma_ : ndarray of shape (n_outputs,)
+        Effective number of parameters, between 0 and min(n_samples, n_features).
+    noise_floor_active_ : ndarray of shape (n_outputs,), dtype bool
+        Whether the noise variance is at its lower bound: the features fit the output exactly.
+    coef_ : ndarray of shape (n_outputs, n_features)
+        Posterior mean of the weights, computed when first read.
+    n_iter_ : int
+        Rounds of halving that certified the maximum.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels; only for a classification target.
+    moments_ : FeatureMoments
+        The statistics of the data.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has string names.
+
+    Warns
+    -----
+    NoiseFloorWarning
+        If the features fit an output exactly.
+    ConstantTargetWarning
+        If an output is zero for every sample; it is left out of the mean.
+
+    See Also
+    --------
+    HScore : A discriminative score of the same features.
+    FeatureMoments : The statistics that LogME needs.
+
+    Notes
+    -----
+    LogME does not change when the features are multiplied by a constant, rotated, or extended by
+    zero columns. It does change when a constant is added to them, and, for regression, when the
+    target is scaled or shifted: standardise regression targets.
+
+    References
+    ----------
+    .. [1] K. You, Y. Liu, J. Wang, M. Long, "LogME: Practical Assessment of Pre-trained Models for
+       Transfer Learning", ICML 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sktransfer.metrics import LogME
+    >>> F, y = load_iris(return_X_y=True)
+    >>> metric = LogME().fit(F, y)
+    >>> round(metric.score_, 3)
+    -0.16
+    >>> metric.gamma_.round(1)
+    array([3.8, 3.5, 3.7])
+    """
+
+    needs = "features"
+    bounds = (-np.inf, np.inf)
+    tasks = ("classification", "multilabel", "regression")
+    _results = (
+        "score_",
+        "scores_",
+        "alpha_",
+        "beta_",
+        "gamma_",
+        "noise_floor_active_",
+        "n_iter_",
+        "coef_",
+    )
+
+    _parameter_constraints: dict = {
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "noise_floor": [Interval(Real, 0, 1, closed="neither")],
+        "task": [StrOptions({"auto", "classification", "multilabel", "regression"})],
+    }
+
+    def __init__(self, tol=1e-8, *, noise_floor=1e-10, task="auto"):
+        self.tol = tol
+        self.noise_floor = noise_floor
+        self.task = task
+
+    def _score_moments(self):
+        moments = self.moments_
+        maximum = maximize_evidence(moments.spectrum, tol=self.tol, noise_floor=self.noise_floor)
+        self.scores_ = maximum.evidence
+        self.alpha_ = maximum.alpha
+        self.beta_ = maximum.beta
+        self.gamma_ = maximum.gamma
+        self.noise_floor_active_ = maximum.at_noise_floor
+        self.n_iter_ = maximum.n_iter
+        if moments.task == "classification":
+            self.classes_ = moments.classes
+        self._warn(maximum)
+        defined = np.isfinite(maximum.evidence)
+        self.score_ = float(maximum.evidence[defined].mean()) if defined.any() else np.nan
+        # coef_ needs the directions, which are not kept: it is computed anew when it is read.
+        self.__dict__.pop("coef_", None)
+
+    def __getattr__(self, name):
+        if name == "coef_" and "moments_" in self.__dict__:
+            check_is_fitted(self, "score_")
+            spectrum = self.moments_.spectrum
+            maximum = maximize_evidence(spectrum, tol=self.tol, noise_floor=self.noise_floor)
+            self.coef_ = spectrum.to_feature_space(maximum.along, maximum.mean_factor)
+            if self._owns_moments:
+                self.moments_.detach()
+            return self.coef_
+        return super().__getattr__(name)
+
+    def _warn(self, maximum):
+        undefined = np.flatnonzero(~np.isfinite(maximum.evidence))
+        n_outputs = len(maximum.evidence)
+        if len(undefined) == n_outputs:
+            warnings.warn(
+                "LogME has no score (NaN): every output of the target is zero for all samples.",
+                UninformativeScoreWarning,
+                stacklevel=4,
+            )
+        elif len(undefined):
+            warnings.warn(
+                f"LogME left out {len(undefined)} of {n_outputs} outputs that are zero for all "
+                f"samples: {undefined[:10].tolist()}.",
+                ConstantTargetWarning,
+                stacklevel=4,
+            )
+        if maximum.at_noise_floor.any():
+            warnings.warn(
+                f"The features fit {int(maximum.at_noise_floor.sum())} of {n_outputs} outputs "
+                f"exactly; their noise variance is held at noise_floor={self.noise_floor:g} times "
+                "the mean square of the output.",
+                NoiseFloorWarning,
+                stacklevel=4,
+            )

@@ -1,0 +1,95 @@
+"""Metrics by name."""
+
+from ._base import TransferabilityMetric
+from ._hscore import HScore
+from ._leep import LEEP, NCE
+from ._logme import LogME
+
+_METRICS = {"hscore": HScore, "leep": LEEP, "logme": LogME, "nce": NCE}
+
+
+def metric_names():
+    """Names that :func:`get_metric` knows.
+
+    Returns
+    -------
+    names : list of str
+        Sorted names.
+
+    Examples
+    --------
+    >>> from sktransfer.metrics import metric_names
+    >>> metric_names()
+    ['hscore', 'leep', 'logme', 'nce']
+    """
+    return sorted(_METRICS)
+
+
+def get_metric(metric):
+    """Return a metric given its name or the metric itself.
+
+    Parameters
+    ----------
+    metric : str or TransferabilityMetric
+        A name from :func:`metric_names` (upper or lower case), or an instance.
+
+    Returns
+    -------
+    metric : TransferabilityMetric
+        A new metric with default parameters for a name, the same object for an instance.
+
+    Raises
+    ------
+    ValueError
+        If no metric has this name.
+    TypeError
+        If it is neither a name nor an instance of a metric.
+
+    Examples
+    --------
+    >>> from sktransfer.metrics import get_metric
+    >>> get_metric("logme")
+    LogME()
+    """
+    if isinstance(metric, str):
+        try:
+            return _METRICS[metric.lower()]()
+        except KeyError:
+            raise ValueError(
+                f"metric must be one of {', '.join(metric_names())}; got {metric!r}."
+            ) from None
+    if isinstance(metric, type):
+        raise TypeError(
+            f"metric must be a name or an instance; got the class {metric.__name__}, "
+            f"write {metric.__name__}()."
+        )
+    if not isinstance(metric, TransferabilityMetric) and not (
+        hasattr(metric, "fit") and hasattr(metric, "needs")
+    ):
+        raise TypeError(
+            "metric must be a name or a transferability metric (an estimator with 'fit' and "
+            f"'needs'); got {metric!r}."
+        )
+    return metric
+
+
+def metric_name(metric):
+    """Return the name of a metric: its registry name, or its class name in lower case.
+
+    Parameters
+    ----------
+    metric : TransferabilityMetric
+        A metric.
+
+    Returns
+    -------
+    name : str
+        The name.
+
+    Examples
+    --------
+    >>> from sktransfer.metrics import HScore, metric_name
+    >>> metric_name(HScore())
+    'hscore'
+    """
+    return type(metric).__name__.lower()

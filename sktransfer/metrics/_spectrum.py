@@ -1,0 +1,298 @@
+"""One decomposition of the centred features that all moment metrics read.
+
+Metrics of raw features need no second one: the raw scatter matrix is the centred one plus n times
+the outer product of the mean, and what such a metric asks of it (determinants, ridge solutions)
+follows from the centred directions by a rank-one update, with no loss of digits however large the
+mean is.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import linalg
+
+# Elements of a float64 block of kept rows (8 MiB).
+_BLOCK_ELEMENTS = 2**20
+
+
+@dataclass(frozen=True)
+class CenteredSpectrum:
+    """Directions of the centred features, and mean and target along them.
+
+    Let C be the centred features in units of ``unit`` with singular value decomposition
+    U diag(sigma) Vᵀ over its numerical rank r, t the centred target columns and m the feature mean.
+    Sample weights enter normalised to sum to ``n_samples``.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number n of samples.
+    n_features : int
+        Number D of features.
+    unit : float
+        Unit of the features.
+    eigenvalues : ndarray of shape (r,)
+        sigma², descending and positive.
+    trace, squared_norm : float
+        Sum of all eigenvalues and of their squares.
+    fourth : float
+        Sum of ``||c||**4`` over the centred rows c.
+    loadings : ndarray of shape (r, n_outputs)
+        Uᵀ t.
+    target_residual : ndarray of shape (n_outputs,)
+        Squared length of the part of t that no direction reaches.
+    target_sum : ndarray of shape (n_outputs,)
+        Weighted sums of the target columns; for labels the class sizes.
+    target_square : ndarray of shape (n_outputs,)
+        Weighted sums of the squared target columns.
+    mean_coordinates : ndarray of shape (r,)
+        Vᵀ m.
+    mean_residual : float
+        Squared length of the part of m outside the directions.
+    """
+
+    n_samples: int
+    n_features: int
+    unit: float
+    eigenvalues: np.ndarray
+    trace: float
+    squared_norm: float
+    fourth: float
+    loadings: np.ndarray
+    target_residual: np.ndarray
+    target_sum: np.ndarray
+    target_square: np.ndarray
+    mean_coordinates: np.ndarray
+    mean_residual: float
+    _mean: np.ndarray = field(repr=False)
+    _right: "callable" = field(repr=False)
+
+    @property
+    def rank(self):
+        """Numerical rank r of the centred features."""
+        return len(self.eigenvalues)
+
+    def to_feature_space(self, along, mean_factor):
+        """Map coefficients along the directions to coefficients of the original features.
+
+        Parameters
+        ----------
+        along : ndarray of shape (r, n_outputs)
+            Coefficients of the directions.
+        mean_factor : ndarray of shape (n_outputs,)
+            Coefficients of the mean's part outside the directions.
+
+        Returns
+        -------
+        coef : ndarray of shape (n_outputs, n_features)
+            Coefficients in units of one over the features.
+        """
+        outside = self._mean - self._right(self.mean_coordinates[:, None])[:, 0]
+        return (self._right(along).T + np.outer(mean_factor, outside)) / self.unit
+
+
+def _rank_tolerance(top, dimension, n_samples, n_features, mean_square, resolution):
+    """Smallest eigenvalue of the centred scatter matrix that is not rounding noise.
+
+    Two sources: the arithmetic of a Gram matrix (relative to its largest eigenvalue), and the
+    numbers the features were stored in, whose rounding is a noise matrix of known variance.
+    """
+    arithmetic = 4 * np.finfo(np.float64).eps * max(dimension, 16) * top
+    storage = resolution**2 * mean_square * (np.sqrt(n_samples) + np.sqrt(n_features)) ** 2
+    return max(arithmetic, 8 * storage)
+
+
+def _clean_mean_residual(residual, mean_square_norm, n_samples, n_features, tolerance):
+    rounding = (64 * np.finfo(np.float64).eps) ** 2 * n_features * mean_square_norm
+    return 0.0 if n_samples * residual <= max(tolerance, n_samples * rounding) else residual
+
+
+def decompose_scatter(moments, n_samples, total_weight, resolution):
+    """Decompose second moments; for more samples than features.
+
+    Parameters
+    ----------
+    moments : _DenseMoments
+        The moments about their shift.
+    n_samples : int
+        Number of samples.
+    total_weight : float
+        Sum of their weights.
+    resolution : float
+        Relative spacing of the numbers that the features were stored in.
+
+    Returns
+    -------
+    spectrum : CenteredSpectrum
+        The decomposition.
+    """
+    factor = n_samples / total_weight
+    n_features = len(moments.sum_x)
+    offset = moments.sum_x / total_weight
+    mean = moments.shift / moments.unit + offset
+
+    # Centre in place in the triangle that the eigensolver reads: one matrix beside the moments.
+    scatter = np.array(moments.scatter, order="F")
+    scatter = linalg.blas.dsyr(-total_weight, offset, a=scatter, lower=1, overwrite_a=1)
+    eigenvalues, vectors = linalg.eigh(
+        scatter, lower=True, overwrite_a=True, check_finite=False, driver="evd"
+    )
+    eigenvalues = factor * np.maximum(eigenvalues[::-1], 0.0)
+    trace = float(eigenvalues.sum())
+    mean_square = (trace / n_samples + float(mean @ mean)) / n_features
+    tolerance = _rank_tolerance(
+        eigenvalues[0], n_features, n_samples, n_features, mean_square, resolution
+    )
+    rank = int(np.count_nonzero(eigenvalues > tolerance))
+    vectors = vectors[:, ::-1][:, :rank]
+    kept = eigenvalues[:rank]
+
+    cross = factor * (moments.cross - np.outer(moments.sum_t, offset))
+    loadings = (vectors.T @ cross.T) / np.sqrt(kept)[:, None]
+    centred_square = factor * (moments.sum_tt - moments.sum_t**2 / total_weight)
+    target_sum = factor * (moments.sum_t + total_weight * moments.target_shift)
+    coordinates = vectors.T @ mean
+    outside = mean - vectors @ coordinates
+    return CenteredSpectrum(
+        n_samples=n_samples,
+        n_features=n_features,
+        unit=moments.unit,
+        eigenvalues=kept,
+        trace=trace,
+        squared_norm=float(eigenvalues @ eigenvalues),
+        fourth=factor * max(moments.fourth_about(offset), 0.0),
+        loadings=loadings,
+        target_residual=np.maximum(centred_square - np.einsum("rc,rc->c", loadings, loadings), 0.0),
+        target_sum=target_sum,
+        target_square=np.maximum(centred_square, 0.0) + target_sum**2 / n_samples,
+        mean_coordinates=coordinates,
+        mean_residual=_clean_mean_residual(
+            float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance
+        ),
+        _mean=mean,
+        _right=lambda along: vectors @ along,
+    )
+
+
+class _CentredRows:
+    """Weighted centred rows, made block by block of columns so that no copy is ever whole."""
+
+    def __init__(self, X, sample_weight):
+        self.X = X
+        n_samples = len(X)
+        w = np.ones(n_samples) if sample_weight is None else np.asarray(sample_weight, float)
+        self.share = w / w.sum()
+        self.root = np.sqrt(n_samples * self.share)[:, None]
+        self.mean = np.empty(X.shape[1])
+        size = 0.0
+        for columns in self.column_blocks():
+            block = X[:, columns]
+            mean = self.share @ block.astype(np.float64, copy=False)
+            # The rounded mean of equal numbers may differ from them: constants must become 0.
+            constant = (block == block[0]).all(axis=0)
+            mean[constant] = block[0][constant]
+            self.mean[columns] = mean
+            size = max(size, float(np.abs(block - mean).max(initial=0.0)))
+        if size == 0.0:
+            size = float(np.abs(self.mean).max(initial=0.0)) or 1.0
+        self.unit = 2.0 ** np.round(np.log2(size))
+        self.mean /= self.unit
+
+    def column_blocks(self):
+        step = max(16, _BLOCK_ELEMENTS // len(self.X))
+        for start in range(0, self.X.shape[1], step):
+            yield slice(start, min(start + step, self.X.shape[1]))
+
+    def block(self, columns):
+        rows = np.divide(self.X[:, columns], self.unit, dtype=np.float64)
+        rows -= self.mean[columns]
+        rows *= self.root
+        return rows
+
+    def apply(self, left):
+        """Return Cᵀ left for a matrix of shape (n_samples, k)."""
+        product = np.empty((self.X.shape[1], left.shape[1]))
+        for columns in self.column_blocks():
+            product[columns] = self.block(columns).T @ left
+        return product
+
+
+def decompose_rows(X, targets, sample_weight, total_weight, resolution):
+    """Decompose kept rows through their Gram matrix; for at most as many samples as features.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows.
+    targets : ndarray of shape (n_samples, n_outputs)
+        Target columns.
+    sample_weight : ndarray of shape (n_samples,) or None
+        Positive weights.
+    total_weight : float
+        Sum of the weights.
+    resolution : float
+        Relative spacing of the numbers that the features were stored in.
+
+    Returns
+    -------
+    spectrum : CenteredSpectrum
+        The decomposition.
+    """
+    n_samples, n_features = X.shape
+    rows = _CentredRows(X, sample_weight)
+    mean, root = rows.mean, rows.root
+    gram = np.zeros((n_samples, n_samples))
+    along_mean = np.zeros(n_samples)
+    for columns in rows.column_blocks():
+        block = rows.block(columns)
+        gram += block @ block.T
+        along_mean += block @ mean[columns]
+    norms = np.diagonal(gram) / root[:, 0] ** 2
+    fourth = float(root[:, 0] ** 2 @ norms**2)
+    eigenvalues, vectors = linalg.eigh(
+        gram, lower=True, overwrite_a=True, check_finite=False, driver="evd"
+    )
+    eigenvalues = np.maximum(eigenvalues[::-1], 0.0)
+    trace = float(eigenvalues.sum())
+    mean_square = (trace / n_samples + float(mean @ mean)) / n_features
+    tolerance = _rank_tolerance(
+        eigenvalues[0], n_samples, n_samples, n_features, mean_square, resolution
+    )
+    # Centring costs one direction, whatever rounding says.
+    rank = min(int(np.count_nonzero(eigenvalues > tolerance)), n_samples - 1)
+    left = vectors[:, ::-1][:, :rank]
+    kept = eigenvalues[:rank]
+    sigma = np.sqrt(kept)
+
+    target_mean = rows.share @ targets
+    centred = root * (targets - target_mean)
+    loadings = left.T @ centred
+    unreached = centred - left @ loadings
+    target_sum = n_samples * target_mean
+    coordinates = (left.T @ along_mean) / sigma
+
+    def right(along):
+        return rows.apply(left @ (along / sigma[:, None]))
+
+    outside = mean - right(coordinates[:, None])[:, 0]
+    target_residual = np.einsum("nc,nc->c", unreached, unreached)
+    centred_square = np.einsum("nc,nc->c", centred, centred)
+    return CenteredSpectrum(
+        n_samples=n_samples,
+        n_features=n_features,
+        unit=rows.unit,
+        eigenvalues=kept,
+        trace=trace,
+        squared_norm=float(eigenvalues @ eigenvalues),
+        fourth=fourth,
+        loadings=loadings,
+        target_residual=target_residual,
+        target_sum=target_sum,
+        target_square=centred_square + target_sum**2 / n_samples,
+        mean_coordinates=coordinates,
+        mean_residual=_clean_mean_residual(
+            float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance
+        ),
+        _mean=mean,
+        _right=right,
+    )
