@@ -1,0 +1,62 @@
+"""The README keeps its word: its code runs and its commands exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"^```python\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+COMMANDS = re.findall(r"^(sktransfer .*)$", README, flags=re.MULTILINE)
+TARGETS = re.findall(r"\bmake ([a-z]+)\b", README)
+
+
+def test_there_is_something_to_run():
+    assert len(PYTHON) >= 2 and len(COMMANDS) >= 2 and "demo" in TARGETS
+
+
+@pytest.mark.parametrize("code", PYTHON, ids=[f"block {i + 1}" for i in range(len(PYTHON))])
+def test_the_python_runs_as_it_stands(code, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_the_short_version_has_at_most_ten_lines():
+    (code,) = [code for code in PYTHON if "load_tiny_zoo" in code]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_the_commands_exists(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "sktransfer", "rank", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    options = re.findall(r"--[a-z-]+", command.split(">")[0])
+    assert options
+    assert [option for option in options if option not in done.stdout] == []
+
+
+def test_every_make_target_exists():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    defined = re.findall(r"^([a-z]+):", makefile, flags=re.MULTILINE)
+    assert set(TARGETS) <= set(defined)
+
+
+def test_links_lead_to_files():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
