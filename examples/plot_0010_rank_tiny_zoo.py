@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 from sktransfer.datasets import load_digits_target, load_tiny_zoo
 
 digits = load_digits_target()
-images, labels = digits.X_train[:100], digits.y_train[:100]
+images, labels = digits.images_train[:100], digits.y_train[:100]
 
 figure, axes = plt.subplots(1, 8, figsize=(8, 1.4), layout="constrained")
 for axis, image, label in zip(axes, images, labels, strict=False):
