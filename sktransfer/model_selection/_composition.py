@@ -1,0 +1,170 @@
+"""An estimator composed of named candidates and metrics: parameters, validation, tags, routing."""
+
+from contextlib import suppress
+
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+
+from ..utils._sklearn import _BaseComposition, _raise_for_params, _routing_enabled
+from ._extraction import as_candidate
+from ._metric_collection import get_collection_params, named_metrics, set_collection_params
+
+__all__ = ["CandidateComposition", "candidates_have"]
+
+
+def candidates_have(attribute):
+    """Make a method available if the best candidate has it, or before fit all of them."""
+
+    def check(self):
+        if hasattr(self, "best_estimator_"):
+            return hasattr(self.best_estimator_, attribute)
+        with suppress(TypeError, ValueError):  # wrong candidates are reported by fit
+            return all(
+                hasattr(as_candidate(candidate), attribute)
+                for _, candidate in self.candidates
+                if candidate != "drop"
+            )
+        return False
+
+    return check
+
+
+class CandidateComposition(_BaseComposition):
+    """Base of estimators with the parameters ``candidates``, ``metric`` and ``cv``."""
+
+    def get_params(self, deep=True):
+        """Get the parameters, and with `deep` those of candidates and metrics.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to add the candidates by name, their parameters as ``<name>__<parameter>``,
+            and those of the metric as ``metric__<parameter>``, of several metrics as
+            ``metric__<name>__<parameter>``.
+
+        Returns
+        -------
+        params : dict of str to object
+            Names and values.
+        """
+        params = self._get_params("candidates", deep=deep)
+        if deep:
+            nested = get_collection_params(self.metric)
+            params.update((f"metric__{key}", value) for key, value in nested.items())
+        return params
+
+    def set_params(self, **params):
+        """Set parameters of the estimator itself, of candidates and of metrics.
+
+        Parameters
+        ----------
+        **params : dict
+            For example ``cv=5``, ``resnet="drop"``, ``pca__n_components=8``,
+            ``metric__tol=1e-3`` or, with several metrics, ``metric__logme__tol=1e-3``.
+
+        Returns
+        -------
+        self : object
+            The estimator itself.
+        """
+        if "metric" in params:  # first, because nested keys are meant for the new one
+            self.metric = params.pop("metric")
+        if isinstance(self.metric, str | list | tuple | dict):
+            nested = {key: params.pop(key) for key in list(params) if key.startswith("metric__")}
+            if nested:
+                nested = {key.removeprefix("metric__"): value for key, value in nested.items()}
+                self.metric = set_collection_params(self.metric, nested)
+        self._set_params("candidates", **params)
+        return self
+
+    def get_metadata_routing(self):
+        """Get the metadata routing of the estimator.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            The candidates by name, ``metric`` (of several metrics ``metric__<name>``) and, if it
+            takes part, ``splitter``.
+        """
+        router = MetadataRouter(owner=self)
+        to_candidate, to_metric, to_splitter = MethodMapping(), MethodMapping(), MethodMapping()
+        for caller in ("fit", "fit_transform"):
+            to_candidate.add(caller=caller, callee="fit").add(caller=caller, callee="fit_transform")
+            to_metric.add(caller=caller, callee="fit")
+            to_splitter.add(caller=caller, callee="split")
+        for name, candidate in self.candidates:
+            if candidate != "drop":
+                router.add(**{name: as_candidate(candidate)}, method_mapping=to_candidate)
+        metrics = named_metrics(self.metric)
+        for name, metric in metrics.items():
+            router.add(**{self._metric_route(metrics, name): metric}, method_mapping=to_metric)
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=to_splitter)
+        return router
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        # Which metric takes NaN among the features, and which candidate mends them, no tag tells.
+        tags.input_tags.allow_nan = False
+        with suppress(Exception):  # wrong candidates are reported by fit
+            all_tags = [get_tags(candidate) for _, candidate in self._active_candidates()]
+            # A candidate that fails on sparse input doesn't cost the others.
+            enough = all if self.error_score == "raise" else any
+            tags.input_tags.sparse = enough(t.input_tags.sparse for t in all_tags)
+            dtypes = [t.transformer_tags.preserves_dtype for t in all_tags if t.transformer_tags]
+            tags.transformer_tags.preserves_dtype = [
+                dtype for dtype in dtypes[0] if all(dtype in others for others in dtypes)
+            ]
+        return tags
+
+    def _active_candidates(self):
+        return [
+            (name, as_candidate(candidate))
+            for name, candidate in self.candidates
+            if candidate != "drop"
+        ]
+
+    def _validate_candidates(self):
+        if not self.candidates or not all(
+            isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)
+            for pair in self.candidates
+        ):
+            raise ValueError(
+                "'candidates' must be a non-empty list of (name, transformer) tuples. "
+                f"Got {self.candidates!r} instead."
+            )
+        names, candidates = zip(*self.candidates, strict=True)
+        self._validate_names(names)
+        self._check_estimators_are_instances(candidates)
+        active = self._active_candidates()
+        if not active:
+            raise ValueError(
+                "All candidates are dropped. At least one is required to be a transformer."
+            )
+        for name, candidate in active:
+            if not all(hasattr(candidate, m) for m in ("fit", "transform", "get_params")):
+                raise TypeError(
+                    "All candidates should be scikit-learn transformers that implement fit and "
+                    f"transform, or be 'drop' or 'passthrough'. {name!r}: {candidate!r} "
+                    f"(type {type(candidate)}) doesn't."
+                )
+        return active
+
+    def _metric_route(self, metrics, name):
+        """Name of a metric in the metadata routing."""
+        return "metric" if len(metrics) == 1 else f"metric__{name}"
+
+    def _route(self, fit_params, method, candidates, metrics):
+        """Sort parameters of fit by who asked for them."""
+        _raise_for_params(fit_params, self, method)
+        if not _routing_enabled():
+            return [{"fit": {}, "fit_transform": {}} for _ in candidates], {}, {}
+        routed = process_routing(self, method, **fit_params)
+        weights = {}
+        for name in metrics:
+            params = routed[self._metric_route(metrics, name)].fit
+            if params.get("sample_weight") is not None:
+                weights[name] = params["sample_weight"]
+        split_params = routed.splitter.split if "splitter" in routed else {}
+        return [routed[name] for name, _ in candidates], weights, split_params

@@ -1,0 +1,317 @@
+"""Features and source probabilities of one candidate: fit it, run it once, keep what it gave."""
+
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy.sparse
+import sklearn
+from joblib.hashing import NumpyHasher
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+
+from .. import __version__
+from ..utils._sklearn import _check_method_params, _safe_indexing
+
+__all__ = [
+    "Extraction",
+    "Extractor",
+    "as_candidate",
+    "check_features",
+    "extract",
+    "is_stateless",
+]
+
+
+@dataclass
+class Extraction:
+    """What one pass of a candidate over the data gave.
+
+    Attributes
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        The features, checked.
+    output : object
+        The features as the candidate returned them, a data frame for example.
+    probabilities : ndarray of shape (n_samples, n_source_classes) or None
+        Outputs of the source head; None if there is none or none were asked for.
+    """
+
+    features: np.ndarray
+    output: object
+    probabilities: np.ndarray | None = None
+
+
+def as_candidate(candidate):
+    """Return the estimator that stands for a candidate: "passthrough" is the data matrix itself.
+
+    Parameters
+    ----------
+    candidate : transformer or "passthrough"
+        The candidate as the user gave it.
+
+    Returns
+    -------
+    estimator : transformer
+        The candidate, or a transformer that changes nothing.
+    """
+    if isinstance(candidate, str) and candidate == "passthrough":
+        return FunctionTransformer(
+            validate=True, check_inverse=False, feature_names_out="one-to-one"
+        )
+    return candidate
+
+
+def is_stateless(candidate):
+    """Tell whether fitting a candidate learns nothing from the data.
+
+    The features of such a candidate are the same in every split of a cross-validation.
+
+    Parameters
+    ----------
+    candidate : transformer
+        The candidate.
+
+    Returns
+    -------
+    stateless : bool
+        True for pretrained backbones (attribute ``stateless``), frozen estimators and
+        transformers whose tags say that they need no fitting.
+    """
+    return (
+        isinstance(candidate, FrozenEstimator)
+        or bool(getattr(candidate, "stateless", False))
+        or not get_tags(candidate).requires_fit
+    )
+
+
+def _check_rows(array, n_samples, what):
+    if scipy.sparse.issparse(array):
+        raise TypeError(f"it returned sparse {what}; the metrics need a dense array.")
+    array = np.asarray(array)
+    if array.ndim != 2:
+        raise ValueError(
+            f"it returned {what} of shape {array.shape}; expected (n_samples, n_columns)."
+        )
+    if array.shape[0] != n_samples:
+        raise ValueError(f"it returned {array.shape[0]} rows of {what} for {n_samples} samples.")
+    return array
+
+
+def check_features(output, n_samples):
+    """Check that the output of a candidate is a matrix of features, one row for each sample.
+
+    Parameters
+    ----------
+    output : array-like
+        What ``transform`` or ``extract`` returned.
+    n_samples : int
+        Number of samples it was given.
+
+    Returns
+    -------
+    features : ndarray of shape (n_samples, n_features)
+        The features; a view of the output where possible.
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong or values are NaN or infinite.
+    TypeError
+        If the output is sparse.
+    """
+    features = _check_rows(output, n_samples, "features")
+    if features.dtype.kind in "fc":
+        n_invalid = features.size - np.count_nonzero(np.isfinite(features))
+        if n_invalid:
+            raise ValueError(
+                f"{n_invalid} of {features.size} feature values it returned are NaN or infinite "
+                "(inf)."
+            )
+    return features
+
+
+def extract(candidate, X, n_samples, probabilities=False):
+    """Run a fitted candidate over the data once.
+
+    Parameters
+    ----------
+    candidate : fitted transformer
+        The candidate; its method ``extract``, which gives features and probabilities from one
+        pass, is preferred where both are needed.
+    X : array-like
+        The data, in whatever form the candidate takes them.
+    n_samples : int
+        Number of samples in `X`.
+    probabilities : bool, default=False
+        Whether the outputs of a source head are needed too.
+
+    Returns
+    -------
+    extraction : Extraction
+        Checked features and, if asked for and there, probabilities.
+    """
+    if not probabilities:
+        return _checked(candidate.transform(X), None, n_samples)
+    if hasattr(candidate, "extract"):
+        return _checked(*candidate.extract(X), n_samples)
+    return _checked(candidate.transform(X), _source_probabilities(candidate, X), n_samples)
+
+
+def _source_probabilities(candidate, X):
+    return candidate.predict_proba(X) if hasattr(candidate, "predict_proba") else None
+
+
+def _checked(output, probabilities, n_samples):
+    features = check_features(output, n_samples)
+    if probabilities is not None:
+        probabilities = _check_rows(probabilities, n_samples, "source probabilities")
+    return Extraction(features, output, probabilities)
+
+
+def _fit_extract(candidate, X, y, n_samples, probabilities, fit_params, watch):
+    """Fit a candidate that learns from the data, and extract on the same data."""
+    if (probabilities and hasattr(candidate, "extract")) or not hasattr(candidate, "fit_transform"):
+        with watch(candidate):
+            candidate.fit(X, y, **fit_params["fit"])
+        return candidate, extract(candidate, X, n_samples, probabilities)
+    # Some transformers treat the data they learn from differently (cross-fitted encoders), and a
+    # pipeline would run its first steps twice in fit followed by transform.
+    with watch(candidate):
+        output = candidate.fit_transform(X, y, **fit_params["fit_transform"])
+    source = _source_probabilities(candidate, X) if probabilities else None
+    return candidate, _checked(output, source, n_samples)
+
+
+class Extractor:
+    """Fits candidates and extracts their features, reading them from a cache where it has them.
+
+    Parameters
+    ----------
+    X, y : array-like
+        All data passed to the selection.
+    n_samples : int
+        Number of samples in them.
+    memory : object with a method ``cache``
+        A joblib memory.
+    probabilities : bool
+        Whether some metric needs the outputs of a source head.
+    """
+
+    def __init__(self, X, y, n_samples, memory, probabilities):
+        self.X = X
+        self.y = y
+        self.n_samples = n_samples
+        self.memory = memory
+        self.probabilities = probabilities
+        # A joblib memory without a place to write to hands the function back; computing the key
+        # of all weights and data would be for nothing.
+        self._caching = getattr(memory, "location", memory) is not None
+        self._data_key = _data_key(X, y) if self._caching else None
+
+    def fit_extract(self, candidate, fit_params, *, rows=None, stateless=False, watch=nullcontext):
+        """Fit a clone of a candidate and extract the features of the data it was fitted on.
+
+        Parameters
+        ----------
+        candidate : transformer
+            The candidate; never changed.
+        fit_params : dict of str to dict
+            Parameters for "fit" and "fit_transform", for all samples.
+        rows : ndarray of int, default=None
+            The samples to use; all if None.
+        stateless : bool, default=False
+            Whether fitting learns nothing. Then the fitted candidate itself isn't cached, only
+            what it returned.
+        watch : callable, default=nullcontext
+            Makes of the clone a context in which it is fitted, for callbacks.
+
+        Returns
+        -------
+        fitted : transformer
+            The fitted clone.
+        extraction : Extraction
+            What it returned.
+        """
+        candidate = clone(candidate)
+        X, y, n_samples = self.X, self.y, self.n_samples
+        if rows is not None:
+            X, y, n_samples = _safe_indexing(X, rows), _safe_indexing(y, rows), len(rows)
+        fit_params = {
+            method: _check_method_params(self.X, params, indices=rows)
+            for method, params in fit_params.items()
+        }
+        key = self._key(candidate, rows, fit_params)
+        if stateless:
+            with watch(candidate):
+                candidate.fit(X, y, **fit_params["fit"])
+            work = partial(extract, candidate, X, n_samples, self.probabilities)
+            return candidate, self._cached(key, work)
+        work = partial(
+            _fit_extract, candidate, X, y, n_samples, self.probabilities, fit_params, watch
+        )
+        return self._cached(key, work)
+
+    def _cached(self, key, work):
+        if key is None:
+            return work()
+        return self.memory.cache(_run, ignore=["work"])(key, work)
+
+    def _key(self, candidate, rows, fit_params):
+        """Key of the content: another candidate, parameter, weight, sample or label changes it."""
+        if self._data_key is None:
+            return None
+        versions = (__version__, sklearn.__version__, np.__version__)
+        options = (self.probabilities, get_config()["transform_output"])
+        try:
+            return _content_key((versions, options, candidate, self._data_key, rows, fit_params))
+        except (pickle.PicklingError, AttributeError, TypeError):
+            # A lambda, say. What can't be named can't be found again, so it is computed.
+            return None
+
+
+def _run(key, work):
+    """Do the work; a module-level function, so that a joblib memory can cache it by its key."""
+    return work()
+
+
+class _ContentHasher(NumpyHasher):
+    """A joblib hasher that sees the numbers in a torch tensor, not where they happen to lie."""
+
+    def save(self, obj):
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(obj, torch.Tensor):
+            values = obj.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            obj = ("tensor", str(obj.dtype), tuple(obj.shape), values)
+        super().save(obj)
+
+
+def _content_key(obj):
+    return _ContentHasher(hash_name="md5").hash(obj)
+
+
+def _data_key(X, y):
+    return _content_key((_with_file_states(X), y))
+
+
+def _with_file_states(data):
+    """Paths stand for files: add size and time, so that a file that changed is read again."""
+    is_sequence = isinstance(data, Sequence) or getattr(data, "shape", (0, 0))[1:] == ()
+    if not is_sequence or not all(isinstance(item, str | os.PathLike) for item in data):
+        return data
+    states = []
+    for path in data:
+        try:
+            status = os.stat(path)
+            states.append((os.fspath(path), status.st_size, status.st_mtime_ns))
+        except (OSError, ValueError):  # a label or a word, not the name of a file
+            states.append(os.fspath(path))
+    return states

@@ -1,0 +1,149 @@
+"""One metric or several, by name or instance: names for them, and their nested parameters."""
+
+from collections.abc import Mapping
+
+from ..metrics import get_metric, metric_name
+from ..metrics import named_metrics as metrics_by_name
+
+__all__ = [
+    "get_collection_params",
+    "named_metrics",
+    "needs_probabilities",
+    "set_collection_params",
+]
+
+
+def named_metrics(metric):
+    """Bring what a user may pass as ``metric`` into one form.
+
+    Parameters
+    ----------
+    metric : str, metric instance, list or tuple of these, or dict of str to these
+        The metric or metrics.
+
+    Returns
+    -------
+    metrics : dict of str to metric
+        In the order given. The instances are the user's own; clone them before fitting.
+
+    Raises
+    ------
+    ValueError
+        If there is no metric, a name is unknown or twice there, or a key of the dict can't be
+        part of a parameter name.
+    TypeError
+        If an entry is neither a name nor a metric instance.
+    """
+    if isinstance(metric, Mapping):
+        invalid = [key for key in metric if not isinstance(key, str) or not key or "__" in key]
+        if invalid:
+            raise ValueError(
+                "The keys of 'metric' must be non-empty strings without '__'. "
+                f"Got {invalid!r} instead."
+            )
+    metrics = metrics_by_name(metric)
+    unsupported = [name for name, entry in metrics.items() if entry.needs == "inputs"]
+    if unsupported:
+        raise ValueError(
+            f"Metric {unsupported[0]!r} needs the raw inputs and the network itself; "
+            "only metrics of features, source probabilities or source labels can be selected by."
+        )
+    return metrics
+
+
+def needs_probabilities(metric):
+    """Tell whether a metric is computed from the outputs of a source head.
+
+    Parameters
+    ----------
+    metric : metric instance
+        The metric.
+
+    Returns
+    -------
+    needed : bool
+        True if it needs source probabilities or source labels, False if it needs features.
+    """
+    return metric.needs in ("probabilities", "labels")
+
+
+def _entries(metric):
+    """Pairs of (name, entry as given) of a list, tuple or dict of metrics."""
+    if isinstance(metric, Mapping):
+        return list(metric.items())
+    return [
+        (entry if isinstance(entry, str) else metric_name(entry), entry)
+        for entry in metric
+        if isinstance(entry, str) or hasattr(entry, "get_params")
+    ]
+
+
+def get_collection_params(metric):
+    """Nested parameters of a list, tuple or dict of metrics, as ``get_params(deep=True)`` shows.
+
+    Parameters
+    ----------
+    metric : object
+        The value of the parameter ``metric``. A single metric has none here: scikit-learn lists
+        its parameters without help.
+
+    Returns
+    -------
+    params : dict
+        ``"<name>"`` and ``"<name>__<parameter>"`` for each metric given as an instance.
+    """
+    params = {}
+    if isinstance(metric, list | tuple | Mapping):
+        for name, entry in _entries(metric):
+            if hasattr(entry, "get_params") and not isinstance(entry, type):
+                params[name] = entry
+                for key, value in entry.get_params(deep=True).items():
+                    params[f"{name}__{key}"] = value
+    return params
+
+
+def set_collection_params(metric, params):
+    """Set nested parameters where ``metric`` is a name, or a list, tuple or dict of metrics.
+
+    A metric given by name becomes an instance with its defaults first. The collection that was
+    passed is left as it was and a new one is returned.
+
+    Parameters
+    ----------
+    metric : str, list, tuple or dict
+        The value of the parameter ``metric``.
+    params : dict
+        For a name ``{"tol": 1e-3}``; for a collection ``{"logme__tol": 1e-3}`` or
+        ``{"logme": LogME()}``.
+
+    Returns
+    -------
+    metric : metric instance, list, tuple or dict
+        The new value of the parameter.
+
+    Raises
+    ------
+    ValueError
+        If a metric or one of its parameters doesn't exist.
+    """
+    if isinstance(metric, str):
+        return get_metric(metric).set_params(**params)
+
+    entries = dict(_entries(metric))
+    nested = {}
+    # Replace whole metrics first, so that parameters reach the new ones.
+    for key in sorted(params, key=lambda key: "__" in key):
+        name, separator, parameter = key.partition("__")
+        if name not in entries:
+            raise ValueError(
+                f"Invalid metric {name!r} in 'metric__{key}'. Valid metrics are: {list(entries)!r}."
+            )
+        if separator:
+            nested.setdefault(name, {})[parameter] = params[key]
+        else:
+            entries[name] = params[key]
+    for name, values in nested.items():
+        if isinstance(entries[name], str):
+            entries[name] = get_metric(entries[name])
+        entries[name].set_params(**values)
+    return entries if isinstance(metric, Mapping) else type(metric)(entries.values())

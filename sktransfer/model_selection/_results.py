@@ -1,0 +1,307 @@
+"""From the cells of a selection (candidate, metric, split) to means, ranks, reasons and tables."""
+
+import numpy as np
+
+from ..evaluation import competition_ranks
+from ..exceptions import CandidateFailedWarning
+
+__all__ = ["SelectionResults", "reason_of"]
+
+
+def reason_of(error):
+    """Say in one line why something failed.
+
+    Parameters
+    ----------
+    error : Exception
+        What was raised.
+
+    Returns
+    -------
+    reason : str
+        First line of the message, led by the kind of error unless it is a plain ValueError.
+    """
+    lines = str(error).strip().splitlines()
+    message = lines[0].strip() if lines else ""
+    if type(error) is ValueError and message:
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _join(names):
+    names = list(names)
+    if len(names) > 1:
+        names[-2:] = [f"{names[-2]} and {names[-1]}"]
+    return ", ".join(names)
+
+
+class SelectionResults:
+    """Scores of every candidate by every metric in every split, filled in any order.
+
+    Parameters
+    ----------
+    candidates : list of str
+        Names of the candidates.
+    metrics : dict of str to metric
+        The metrics.
+    n_splits : int or None
+        Number of splits; None if all data are scored at once.
+    """
+
+    def __init__(self, candidates, metrics, n_splits):
+        self.candidates = list(candidates)
+        self.metrics = metrics
+        self.n_splits = n_splits
+        shape = (len(self.candidates), n_splits or 1)
+        self.scores = {name: np.full(shape, np.nan) for name in metrics}
+        self.fitted = {
+            name: np.full(shape, None, dtype=object)
+            for name, metric in metrics.items()
+            if metric.relative_to_pool
+        }
+        self.errors = {name: {} for name in metrics}
+        self.warnings = {name: [] for name in self.candidates}
+        self.n_features = np.full(shape[0], np.nan)
+        self.n_parameters = np.full(shape[0], np.nan)
+        self.extraction_time = np.zeros(shape[0])
+        self.scoring_time = np.zeros(shape[0])
+
+    def add(self, result):
+        """Fill in the cells of one scoring task.
+
+        Parameters
+        ----------
+        result : ScoringResult
+            What became of the task.
+        """
+        for name, cell in result.cells.items():
+            self.scores[name][result.candidate, result.split] = cell.score
+            if cell.error is not None:
+                self.errors[name][result.candidate, result.split] = cell.error
+            if name in self.fitted:
+                self.fitted[name][result.candidate, result.split] = cell.metric
+        self.scoring_time[result.candidate] += result.seconds
+        said = self.warnings[self.candidates[result.candidate]]
+        said.extend(warning for warning in result.warnings if warning not in said)
+
+    def fail(self, candidate, error, split=None):
+        """Record that a candidate could not be fitted or extracted.
+
+        Parameters
+        ----------
+        candidate : int
+            Its index.
+        error : Exception
+            What was raised.
+        split : int, default=None
+            The split, or None for all of them.
+        """
+        splits = range(self.n_splits or 1) if split is None else [split]
+        for errors in self.errors.values():
+            errors.update(dict.fromkeys(((candidate, split) for split in splits), error))
+
+    def running_mean(self, candidate, metric):
+        """Mean of the scores that a candidate has so far, to know the leader on the way.
+
+        Parameters
+        ----------
+        candidate : int
+            Its index.
+        metric : str
+            Name of the metric.
+
+        Returns
+        -------
+        mean : float
+            NaN without any score.
+        """
+        scores = self.scores[metric][candidate]
+        scores = scores[~np.isnan(scores)]
+        return scores.mean() if scores.size else np.nan
+
+    def finish(self):
+        """Combine scores across candidates and splits: ``mean``, ``std``, ``rank`` by metric.
+
+        A split that no candidate could be scored on is left out for all of them. A candidate that
+        failed where another was scored has no mean: means over different splits don't compare.
+        """
+        self._combine_pools()
+        self.mean, self.std, self.rank, self.unusable_splits = {}, {}, {}, {}
+        for name, scores in self.scores.items():
+            usable = ~np.isnan(scores).all(axis=0)
+            self.unusable_splits[name] = np.flatnonzero(~usable) if usable.any() else []
+            if not usable.any():
+                usable[:] = True
+            with np.errstate(invalid="ignore"):  # infinite scores have no spread
+                self.mean[name] = scores[:, usable].mean(axis=1)
+                self.std[name] = (
+                    np.full(len(self.candidates), np.nan)
+                    if self.n_splits is None
+                    else scores[:, usable].std(axis=1)
+                )
+            self.rank[name] = competition_ranks(self.mean[name])
+
+    def _combine_pools(self):
+        for name, fitted in self.fitted.items():
+            for split in range(fitted.shape[1]):
+                pool = list(fitted[:, split])
+                if any(metric is not None for metric in pool):
+                    scores = type(self.metrics[name]).pool_scores(pool)
+                    self.scores[name][:, split] = np.asarray(scores, dtype=float)
+
+    def failures(self):
+        """Reasons for every score that is NaN in the end.
+
+        Returns
+        -------
+        failures : dict of str to dict of str to str
+            For each candidate that failed, the reason by metric.
+        """
+        failures = {}
+        for index, candidate in enumerate(self.candidates):
+            reasons = {
+                name: self._reason(name, index)
+                for name in self.metrics
+                if np.isnan(self.mean[name][index])
+            }
+            if reasons:
+                failures[candidate] = reasons
+        return failures
+
+    def _reason(self, metric, candidate):
+        unusable = set(self.unusable_splits[metric])
+        by_reason = {}
+        for (index, split), error in sorted(self.errors[metric].items(), key=lambda item: item[0]):
+            if index == candidate and split not in unusable:
+                by_reason.setdefault(reason_of(error), []).append(str(split))
+        if not by_reason:
+            return "Its score is not a number."
+        if self.n_splits is None or (
+            len(by_reason) == 1 and len(*by_reason.values()) == self.n_splits
+        ):
+            return next(iter(by_reason))
+        return "; ".join(
+            f"split{'s' * (len(splits) > 1)} {_join(splits)}: {reason}"
+            for reason, splits in by_reason.items()
+        )
+
+    def split_failures(self, metric):
+        """Reasons why splits could not be scored for any candidate, and so were left out.
+
+        Parameters
+        ----------
+        metric : str
+            Name of the metric.
+
+        Returns
+        -------
+        reasons : dict of int to str
+            By number of the split.
+        """
+        return {
+            int(split): _grouped_reasons(
+                {
+                    self.candidates[index]: reason_of(error)
+                    for (index, other), error in self.errors[metric].items()
+                    if other == split
+                },
+                len(self.candidates),
+            )
+            for split in self.unusable_splits[metric]
+        }
+
+    def warnings_to_give(self):
+        """Put what failed and what the metrics said in words, once, with the candidates' names.
+
+        Returns
+        -------
+        warnings : list of (str, category)
+            Messages and their kinds.
+        """
+        failed, said = {}, {}
+        for name, reasons in self.failures().items():
+            for metric, reason in reasons.items():
+                failed.setdefault(reason, {}).setdefault(name, []).append(metric)
+        given = []
+        for reason, metrics_of in failed.items():
+            by_metrics = {}
+            for name, metrics in metrics_of.items():
+                by_metrics.setdefault(_join(map(repr, metrics)), []).append(repr(name))
+            for metrics, names in by_metrics.items():
+                subject = f"Candidate {names[0]} has"
+                if len(names) > 1:
+                    subject = f"Candidates {_join(names)} have"
+                given.append((f"{subject} no score by {metrics}: {reason}", CandidateFailedWarning))
+        for metric in self.metrics:
+            for split, reason in self.split_failures(metric).items():
+                message = (
+                    f"No candidate could be scored by {metric!r} on split {split}, which is left "
+                    f"out: {reason}"
+                )
+                given.append((message, CandidateFailedWarning))
+        for name, warnings in self.warnings.items():
+            for warning in warnings:
+                said.setdefault(warning, []).append(repr(name))
+        for (category, message), names in said.items():
+            given.append((f"{message} (candidates: {_join(names)})", category))
+        return given
+
+    def all_failed_error(self, metric):
+        """Build the error for a metric by which no candidate has a score.
+
+        Parameters
+        ----------
+        metric : str
+            Name of the metric.
+
+        Returns
+        -------
+        error : ValueError or TypeError
+            Lists all reasons; a TypeError if that is what every candidate raised. Its cause is
+            the first error.
+        """
+        errors = self.errors[metric]
+        reasons = {name: self._reason(metric, index) for index, name in enumerate(self.candidates)}
+        kinds = [type(error) for error in errors.values()]
+        kind = TypeError if kinds and all(issubclass(k, TypeError) for k in kinds) else ValueError
+        if len(reasons) == 1:
+            subject = f"The only candidate, {self.candidates[0]!r}, could not be"
+        else:
+            subject = f"None of the {len(reasons)} candidates could be"
+        error = kind(
+            f"{subject} scored by {metric!r}: {_grouped_reasons(reasons, len(self.candidates))}"
+        )
+        error.__cause__ = next(iter(errors.values()), None)
+        return error
+
+    def table(self):
+        """All results as columns.
+
+        Returns
+        -------
+        cv_results : dict of str to ndarray of shape (n_candidates,)
+            The columns, as in the attribute ``cv_results_`` of the selector.
+        """
+        table = {"candidate": np.array(self.candidates, dtype=object)}
+        for name, scores in self.scores.items():
+            if self.n_splits is not None:
+                for split in range(self.n_splits):
+                    table[f"split{split}_{name}"] = scores[:, split].copy()
+            table[f"mean_{name}"] = self.mean[name]
+            table[f"std_{name}"] = self.std[name]
+            table[f"rank_{name}"] = self.rank[name]
+        table["n_features"] = self.n_features
+        table["n_parameters"] = self.n_parameters
+        table["extraction_time"] = self.extraction_time
+        table["scoring_time"] = self.scoring_time
+        return table
+
+
+def _grouped_reasons(reasons, n_candidates):
+    """List each reason once, with the candidates it holds for."""
+    by_reason = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(repr(name))
+    if len(by_reason) == 1 and len(reasons) == n_candidates:
+        return next(iter(by_reason))
+    return "; ".join(f"{_join(names)}: {reason}" for reason, names in by_reason.items())

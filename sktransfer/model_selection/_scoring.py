@@ -1,0 +1,174 @@
+"""All metrics on the features of one candidate in one split: a task that can run anywhere."""
+
+import time
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..metrics import MetricInputs
+
+__all__ = ["Cell", "ScoringResult", "ScoringTask", "score_features", "score_task"]
+
+
+@dataclass
+class Cell:
+    """One metric of one candidate in one split.
+
+    Attributes
+    ----------
+    score : float
+        The score, or NaN.
+    error : Exception or None
+        Why there is no score.
+    metric : fitted metric or None
+        Kept only where it is asked for.
+    """
+
+    score: float = np.nan
+    error: Exception | None = None
+    metric: object = None
+
+
+@dataclass
+class ScoringTask:
+    """The features of a candidate with all that is needed to score them.
+
+    Attributes
+    ----------
+    candidate, split : int
+        Where the result belongs.
+    metrics : dict of str to metric
+        The metrics; cloned before they are fitted.
+    features, probabilities : ndarray or None
+        What the candidate gave; shared by all splits if it is stateless.
+    y : ndarray
+        The target of these rows.
+    sample_weights : dict of str to ndarray or None
+        Weights for each metric that asked for them.
+    rows : ndarray of int or None
+        The rows to score; all if None.
+    keep : frozenset of str
+        Names of the metrics to return fitted.
+    """
+
+    candidate: int
+    split: int
+    metrics: dict
+    features: np.ndarray
+    probabilities: np.ndarray | None
+    y: np.ndarray
+    sample_weights: dict
+    rows: np.ndarray | None = None
+    keep: frozenset = frozenset()
+
+
+@dataclass
+class ScoringResult:
+    """What became of a task.
+
+    Attributes
+    ----------
+    candidate, split : int
+        As in the task.
+    cells : dict of str to Cell
+        A cell for each metric.
+    warnings : list of (category, str)
+        Warnings the metrics gave, without repetition.
+    seconds : float
+        Time taken.
+    """
+
+    candidate: int
+    split: int
+    cells: dict
+    warnings: list = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def score_task(task):
+    """Score one candidate in one split by all metrics, which share one decomposition.
+
+    An exception becomes part of the result, and so do warnings: the caller knows the names of the
+    candidates and says in one place what a worker process would say unseen.
+
+    Parameters
+    ----------
+    task : ScoringTask
+        The task.
+
+    Returns
+    -------
+    result : ScoringResult
+        Scores, or the reasons why there are none.
+    """
+    start = time.perf_counter()
+    result = ScoringResult(task.candidate, task.split, {})
+
+    def select(array):
+        return array if task.rows is None or array is None else array[task.rows]
+
+    features, probabilities, y = map(select, (task.features, task.probabilities, task.y))
+    # Weights reach only the metrics that asked for them, so there are two sets of inputs at most.
+    inputs = {}
+    for name, metric in task.metrics.items():
+        sample_weight = task.sample_weights.get(name)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                shared = inputs.get(id(sample_weight))
+                if shared is None:
+                    shared = inputs[id(sample_weight)] = MetricInputs(
+                        y,
+                        features=features,
+                        probabilities=probabilities,
+                        sample_weight=select(sample_weight),
+                    )
+                fitted = shared.fit(metric)
+                cell = Cell(float(fitted.score_))
+                if name in task.keep:
+                    cell.metric = fitted
+                if np.isnan(cell.score):
+                    reasons = [str(warning.message) for warning in caught]
+                    cell.error = ValueError("; ".join(reasons) or "The score is NaN.")
+            except Exception as error:
+                cell = Cell(error=error)
+        result.cells[name] = cell
+        for warning in caught:
+            said = (warning.category, str(warning.message))
+            if said not in result.warnings:
+                result.warnings.append(said)
+    result.seconds = time.perf_counter() - start
+    return result
+
+
+def score_features(extraction, y, metrics, sample_weights=None):
+    """Fit metrics on all features of one candidate and keep them.
+
+    Parameters
+    ----------
+    extraction : Extraction
+        The features, and probabilities if a metric needs them.
+    y : ndarray
+        The target.
+    metrics : dict of str to metric
+        The metrics.
+    sample_weights : dict of str to ndarray, default=None
+        Weights for the metrics that asked for them.
+
+    Returns
+    -------
+    cells : dict of str to Cell
+        Score and fitted metric, or the error.
+    """
+    task = ScoringTask(
+        candidate=0,
+        split=0,
+        metrics=metrics,
+        features=extraction.features,
+        probabilities=extraction.probabilities,
+        y=y,
+        sample_weights=sample_weights or {},
+        keep=frozenset(metrics),
+    )
+    return score_task(task).cells

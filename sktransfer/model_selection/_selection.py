@@ -1,0 +1,271 @@
+"""One pass over all candidates: run each once, score it in every split, remember the leader."""
+
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.utils.parallel import Parallel, delayed
+
+from ._extraction import is_stateless
+from ._scoring import ScoringTask, score_task
+
+__all__ = ["CandidateRun", "Progress", "Selection"]
+
+
+@dataclass
+class CandidateRun:
+    """A candidate that was fitted and run on all samples.
+
+    Attributes
+    ----------
+    index : int
+        Its place among the candidates.
+    fitted : transformer
+        The fitted clone.
+    extraction : Extraction
+        Its features and probabilities on all samples.
+    n_pending : int
+        Number of its scoring tasks whose results are missing.
+    """
+
+    index: int
+    fitted: object
+    extraction: object
+    n_pending: int
+
+
+class Progress:
+    """Tells scikit-learn's callbacks which candidate is being worked on.
+
+    Parameters
+    ----------
+    context : CallbackContext
+        Context of the whole fit.
+    estimator : estimator
+        The selector.
+    """
+
+    def __init__(self, context, estimator):
+        self.context = context
+        self.estimator = estimator
+        self.subcontexts = {}
+
+    def begin(self, index, name):
+        """Announce that work on a candidate begins.
+
+        Parameters
+        ----------
+        index : int
+            Its place among the candidates.
+        name : str
+            Its name.
+        """
+        subcontext = self.context.subcontext(task_name=name, task_id=index)
+        self.subcontexts[index] = subcontext.call_on_fit_task_begin(estimator=self.estimator)
+
+    def watcher(self, index, candidate):
+        """Choose the context in which a candidate is fitted.
+
+        Parameters
+        ----------
+        index : int
+            Its place among the candidates.
+        candidate : transformer
+            The candidate.
+
+        Returns
+        -------
+        watch : callable
+            Hands the callbacks on to candidates that support them (most don't, and scikit-learn
+            would warn of each).
+        """
+        if hasattr(candidate, "set_callbacks"):
+            return self.subcontexts[index].propagate_callback_context
+        return nullcontext
+
+    def end(self, index):
+        """Announce that a candidate is done.
+
+        Parameters
+        ----------
+        index : int
+            Its place among the candidates.
+        """
+        self.subcontexts[index].call_on_fit_task_end(estimator=self.estimator)
+
+
+@dataclass
+class Selection:
+    """All that a pass over the candidates needs, and what it leaves behind.
+
+    Attributes
+    ----------
+    candidates : list of (str, transformer)
+        The candidates, without dropped ones.
+    metrics : dict of str to metric
+        The metrics.
+    deciding : str
+        Name of the metric by which the leader is known on the way.
+    extractor : Extractor
+        Runs candidates.
+    y : ndarray
+        The target.
+    splits : list of ndarray of int or None
+        The samples to score, in each split; None for all.
+    sample_weights : dict of str to ndarray
+        Weights for the metrics that asked for them.
+    fit_params : list of dict of str to dict
+        For each candidate the parameters of its "fit" and "fit_transform".
+    results : SelectionResults
+        Filled by the pass.
+    progress : Progress
+        Told of each candidate.
+    n_jobs : int or None
+        Number of processes that score.
+    raise_errors : bool
+        Whether the first failure ends the pass.
+    keep_candidates : bool
+        Whether all fitted candidates are kept, or only the leader.
+    fitted : dict of int to transformer
+        The fitted candidates that are kept.
+    leader : CandidateRun or None
+        The best candidate so far, with its features. Not more than a good guess until the results
+        are finished.
+    """
+
+    candidates: list
+    metrics: dict
+    deciding: str
+    extractor: object
+    y: np.ndarray
+    splits: list
+    sample_weights: dict
+    fit_params: list
+    results: object
+    progress: Progress
+    n_jobs: int | None = None
+    raise_errors: bool = False
+    keep_candidates: bool = True
+    fitted: dict = field(default_factory=dict)
+    leader: CandidateRun | None = None
+    _running: dict = field(default_factory=dict)
+
+    def run(self):
+        """Run and score all candidates.
+
+        Candidates are run in this process, one after the other, only as far ahead as processes
+        are waiting for features to score: so many feature matrices are in memory at a time.
+        """
+        tasks = self._tasks()
+        batch_size = effective_n_jobs(self.n_jobs)
+        with Parallel(n_jobs=self.n_jobs) as parallel:
+            while batch := list(islice(tasks, batch_size)):
+                for result in parallel(delayed(score_task)(task) for task in batch):
+                    self._take(result)
+                del batch
+        self._retire()
+        self.results.finish()
+
+    def best(self, index):
+        """Return the best candidate with its features, run again only if they weren't kept.
+
+        Parameters
+        ----------
+        index : int
+            The place of the best candidate, known when the results are finished.
+
+        Returns
+        -------
+        run : CandidateRun
+            The candidate.
+        """
+        if self.leader is None or self.leader.index != index:
+            # A candidate that led at first failed in a later split, or a metric ranks by the pool.
+            _, candidate = self.candidates[index]
+            fitted, extraction = self.extractor.fit_extract(
+                candidate, self.fit_params[index], stateless=is_stateless(candidate)
+            )
+            self.leader = CandidateRun(index, fitted, extraction, 0)
+        self.fitted[index] = self.leader.fitted
+        return self.leader
+
+    def _tasks(self):
+        keep = frozenset(name for name, m in self.metrics.items() if m.relative_to_pool)
+        for index, (name, candidate) in enumerate(self.candidates):
+            self.progress.begin(index, name)
+            stateless = is_stateless(candidate)
+            watch = self.progress.watcher(index, candidate)
+            run = self._extract(index, None, stateless=stateless, watch=watch)
+            if run is None:
+                self.progress.end(index)
+                continue
+            fitted, extraction = run
+            self.results.n_features[index] = extraction.features.shape[1]
+            self.results.n_parameters[index] = getattr(fitted, "n_parameters_", np.nan)
+            self._running[index] = CandidateRun(index, fitted, extraction, len(self.splits))
+            for split, rows in enumerate(self.splits):
+                y, sample_weights = self.y, self.sample_weights
+                if rows is not None and not stateless:
+                    run = self._extract(index, split, rows=rows)
+                    if run is None:
+                        self._running[index].n_pending -= 1
+                        continue
+                    extraction = run[1]
+                    y = y[rows]
+                    sample_weights = {name: w[rows] for name, w in sample_weights.items()}
+                    rows = None
+                yield ScoringTask(
+                    candidate=index,
+                    split=split,
+                    metrics=self.metrics,
+                    features=extraction.features,
+                    probabilities=extraction.probabilities,
+                    y=y,
+                    sample_weights=sample_weights,
+                    rows=rows,
+                    keep=keep,
+                )
+            # While the next candidate runs, this frame must not keep the features alive.
+            del run, fitted, extraction
+
+    def _extract(self, index, split, **options):
+        name, candidate = self.candidates[index]
+        start = time.perf_counter()
+        try:
+            return self.extractor.fit_extract(candidate, self.fit_params[index], **options)
+        except Exception as error:
+            if self.raise_errors:
+                error.add_note(f"Raised by candidate {name!r} of the selection.")
+                raise
+            self.results.fail(index, error, split)
+            return None
+        finally:
+            self.results.extraction_time[index] += time.perf_counter() - start
+
+    def _take(self, result):
+        self.results.add(result)
+        if self.raise_errors:
+            for metric, cell in result.cells.items():
+                if cell.error is not None:
+                    name, _ = self.candidates[result.candidate]
+                    cell.error.add_note(f"Raised when {metric!r} scored candidate {name!r}.")
+                    raise cell.error
+        self._running[result.candidate].n_pending -= 1
+        self._retire()
+
+    def _retire(self):
+        """Let go of candidates that are scored in every split, unless one is the new leader."""
+        for index in [i for i, run in self._running.items() if run.n_pending == 0]:
+            run = self._running.pop(index)
+            self.progress.end(index)
+            if self.keep_candidates:
+                self.fitted[index] = run.fitted
+            score = self.results.running_mean(index, self.deciding)
+            best = np.nan
+            if self.leader is not None:
+                best = self.results.running_mean(self.leader.index, self.deciding)
+            if not np.isnan(score) and (np.isnan(best) or score > best):
+                self.leader = run

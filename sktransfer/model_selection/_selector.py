@@ -1,0 +1,466 @@
+"""Rank candidates by how well their features suit a labelled target, and be the best of them."""
+
+import os
+import warnings
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import Bunch
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, check_memory
+
+from ..utils._sklearn import (
+    CallbackSupportMixin,
+    HasMethods,
+    StrOptions,
+    _fit_context,
+    _VisualBlock,
+)
+from ._composition import CandidateComposition, candidates_have
+from ._extraction import Extractor, extract
+from ._metric_collection import (
+    named_metrics,
+    needs_probabilities,
+)
+from ._results import SelectionResults
+from ._scoring import score_features
+from ._selection import Progress, Selection
+from ._validation import check_target, check_weights, training_rows
+
+__all__ = ["TransferabilitySelector"]
+
+
+class TransferabilitySelector(
+    TransformerMixin, MetaEstimatorMixin, CallbackSupportMixin, CandidateComposition
+):
+    """Rank candidates by a transferability-estimation metric and transform with the best one.
+
+    Every candidate is run over the data once, and every metric scores the same features. No
+    candidate is fine-tuned. A candidate is a pretrained backbone of
+    :mod:`sktransfer.backbones` or any scikit-learn transformer.
+
+    Read more in the :ref:`User Guide <selection>`.
+
+    Parameters
+    ----------
+    candidates : list of (str, transformer) tuples
+        The candidates with their names. Clones are fitted, the objects passed are never changed.
+        With :meth:`set_params` a candidate can be replaced by another, by ``"drop"``, which
+        leaves it out, or by ``"passthrough"``, which stands for the data as they are.
+    metric : str, metric, list of these, or dict of str to these, default="logme"
+        The metric to rank by, as a name known to :func:`sktransfer.metrics.get_metric` or as an
+        instance. Of several metrics, scored on the same features, `refit` names the one that
+        decides. A dict gives the metrics names of your own.
+    cv : int, cross-validation generator or iterable, default=None
+        How far do the scores depend on the sample?
+
+        - ``None``: one score, on all samples.
+        - an integer: the training part of each of so many folds is scored; the folds are shuffled
+          with a fixed seed, and stratified if `y` holds classes.
+        - a splitter or an iterable of (train, test) index arrays: the training part of each split
+          is scored. The test indices are not looked at.
+
+        The score of a candidate is the mean over the splits. Pretrained candidates are still run
+        once and rows of their features selected; candidates that learn from data are fitted on
+        each training part, and once on all samples.
+    refit : str, default=None
+        The name of the metric that decides which candidate is the best. The first if None.
+    n_jobs : int, default=None
+        Number of processes that compute metrics. Candidates are run one after the other in this
+        process, which may own a device. The results don't depend on it; the features of `n_jobs`
+        candidates are in memory at a time, and those of the leader.
+    memory : str, path or object with the interface of `joblib.Memory`, default=None
+        Where to keep extracted features, so that another `fit` with the same candidates and data
+        makes no forward pass. The key is the content of weights, parameters and data (of files:
+        path, size and time).
+    error_score : "raise" or numpy.nan, default=numpy.nan
+        What to do if a candidate fails to be fitted, run or scored. With NaN it is ranked last, a
+        :class:`~sktransfer.exceptions.CandidateFailedWarning` tells why, and the others go on;
+        ``"raise"`` lets the error through.
+    keep_candidates : bool, default=True
+        Whether ``candidates_`` keeps all fitted candidates or, to save memory, only the best.
+
+    Attributes
+    ----------
+    scores_ : dict of str to float
+        Score of each candidate by the deciding metric, in the order of `candidates`; NaN for a
+        candidate that failed.
+    ranking_ : dict of str to int
+        Competition rank of each candidate by the deciding metric: 1 is best, ties share a rank.
+    metric_scores_ : dict of str to dict of str to float
+        For every metric, the score of each candidate.
+    best_index_ : int
+        Index in ``cv_results_`` of the best candidate, the first of those with rank 1.
+    best_name_ : str
+        Its name.
+    best_score_ : float
+        Its score by the deciding metric, the mean over splits with `cv`.
+    best_estimator_ : transformer
+        The best candidate, fitted on all samples.
+    candidates_ : :class:`~sklearn.utils.Bunch`
+        Candidates fitted on all samples, by name. Candidates that failed to be fitted or run are
+        not in it.
+    refit_metric_ : str
+        Name of the deciding metric.
+    metric_ : metric
+        The deciding metric, fitted on the features of the best candidate on all samples.
+    metrics_ : dict of str to metric
+        All metrics, fitted likewise; one that doesn't apply to the best candidate is left out.
+    cv_results_ : dict of str to ndarray of shape (n_candidates,)
+        A table of everything, dropped candidates left out. Columns: ``candidate``; for each metric
+        ``split<i>_<metric>`` (with `cv` only), ``mean_<metric>``, ``std_<metric>`` (the spread
+        over splits, which share most samples, so it is no standard error; NaN without `cv`) and
+        ``rank_<metric>``; ``n_features``, the width of the features; ``n_parameters``, where the
+        candidate tells (else NaN); ``extraction_time`` and ``scoring_time`` in seconds.
+    failures_ : dict of str to dict of str to str
+        For each candidate with a score of NaN, the reason by metric. Empty if all went well.
+    split_failures_ : dict of str to dict of int to str
+        For each metric, the splits no candidate could be scored on, with the reason. They are left
+        out of mean and spread for all candidates alike.
+    warnings_ : dict of str to list of str
+        What the metrics warned of, for each candidate that caused a warning.
+    n_splits_ : int
+        Number of splits, 1 without `cv`.
+    n_features_in_ : int
+        Number of features seen during fit. Only defined if the best candidate tells.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during fit. Only defined if the best candidate tells.
+
+    See Also
+    --------
+    make_transferability_scorer : The metrics as ``scoring`` of a search over pipelines.
+    sktransfer.inspection.RankingDisplay : Plot of the ranking.
+
+    Notes
+    -----
+    The order of the candidates has no influence on scores and ranks. Equal scores are ties and
+    have the same rank; ``best_index_`` is then the first of them in the order given.
+
+    A score is comparable across candidates on one target, not across targets.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sktransfer.model_selection import TransferabilitySelector
+    >>> X, y = load_iris(return_X_y=True)
+    >>> candidates = [("pca", PCA(n_components=1)), ("scaled", StandardScaler())]
+    >>> selector = TransferabilitySelector(candidates, metric="hscore").fit(X, y)
+    >>> selector.best_name_
+    'scaled'
+    >>> selector.ranking_
+    {'pca': 2, 'scaled': 1}
+    >>> selector.transform(X).shape
+    (150, 4)
+    """
+
+    _parameter_constraints: dict = {
+        "candidates": [list],
+        "metric": [str, HasMethods(["fit"]), list, tuple, dict],
+        "cv": ["cv_object"],
+        "refit": [str, None],
+        "n_jobs": [Integral, None],
+        "memory": [str, os.PathLike, HasMethods(["cache"]), None],
+        "error_score": [StrOptions({"raise"}), "nan"],
+        "keep_candidates": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        candidates,
+        metric="logme",
+        *,
+        cv=None,
+        refit=None,
+        n_jobs=None,
+        memory=None,
+        error_score=np.nan,
+        keep_candidates=True,
+    ):
+        self.candidates = candidates
+        self.metric = metric
+        self.cv = cv
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.memory = memory
+        self.error_score = error_score
+        self.keep_candidates = keep_candidates
+
+    @_fit_context(
+        # candidates and metrics are not validated yet
+        prefer_skip_nested_validation=False
+    )
+    def fit(self, X, y, **fit_params):
+        """Run all candidates, score them and find the best.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            The target data in whatever form the candidates take them: a matrix, images, paths.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The labels or values to predict.
+        **fit_params : dict
+            Parameters for the candidates and the metrics (``sample_weight``), and ``groups`` for
+            the splitter. Only available with ``enable_metadata_routing=True``.
+
+        Returns
+        -------
+        self : TransferabilitySelector
+            The fitted selector.
+        """
+        self._select(X, y, fit_params, "fit")
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit_transform(self, X, y, **fit_params):
+        """Fit and return the features of the best candidate, without running it again.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            The target data.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The labels or values to predict.
+        **fit_params : dict
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        features : array-like of shape (n_samples, n_features)
+            Features of the best candidate.
+        """
+        return self._select(X, y, fit_params, "fit_transform")
+
+    @available_if(candidates_have("transform"))
+    def transform(self, X):
+        """Return the features that the best candidate extracts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Data of the same form as in fit.
+
+        Returns
+        -------
+        features : array-like of shape (n_samples, n_features)
+            The features.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.transform(X)
+
+    def score(self, X, y):
+        """Score the best candidate on other data by the deciding metric.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Data of the same form as in fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their labels or values.
+
+        Returns
+        -------
+        score : float
+            The metric, evaluated afresh on the features of `X`.
+        """
+        check_is_fitted(self)
+        y = check_target(X, y)
+        extraction = extract(self.best_estimator_, X, len(y), needs_probabilities(self.metric_))
+        metric = {self.refit_metric_: self.metric_}
+        cell = score_features(extraction, y, metric)[self.refit_metric_]
+        if cell.error is not None:
+            raise cell.error
+        return cell.score
+
+    @available_if(candidates_have("get_feature_names_out"))
+    def get_feature_names_out(self, input_features=None):
+        """Get the names of the features that the best candidate gives.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the input features.
+
+        Returns
+        -------
+        feature_names_out : ndarray of str
+            Names of the output features.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.get_feature_names_out(input_features)
+
+    @property
+    def n_features_in_(self):
+        """Number of features seen during :term:`fit`."""
+        try:
+            check_is_fitted(self)
+        except NotFittedError as error:
+            # hasattr() must say no before fit
+            raise AttributeError(
+                f"{type(self).__name__} object has no n_features_in_ attribute."
+            ) from error
+        return self.best_estimator_.n_features_in_
+
+    def to_frame(self):
+        """Return the results as a data frame, best candidate first.
+
+        Returns
+        -------
+        frame : pandas.DataFrame of shape (n_candidates, n_columns)
+            Columns ``rank``, ``candidate``, one for each metric (the deciding one first) followed
+            with `cv` by ``<metric>_std``, ``n_features``, ``n_parameters``,
+            ``extraction_seconds``, ``scoring_seconds`` and ``failure``, the reasons for a missing
+            score (empty if there is none). Candidates of equal rank stand in the order given.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "TransferabilitySelector.to_frame requires pandas. "
+                "You can install it with `pip install pandas`; everything is in cv_results_ too."
+            ) from error
+        results = self.cv_results_
+        columns = {
+            "rank": results[f"rank_{self.refit_metric_}"],
+            "candidate": [str(name) for name in results["candidate"]],
+        }
+        for name in sorted(self.metric_scores_, key=lambda name: name != self.refit_metric_):
+            columns[name] = results[f"mean_{name}"]
+            if f"split0_{name}" in results:
+                columns[f"{name}_std"] = results[f"std_{name}"]
+        for name in ("n_features", "n_parameters"):
+            columns[name] = pd.array(results[name], dtype="Float64").astype("Int64")
+        columns["extraction_seconds"] = results["extraction_time"]
+        columns["scoring_seconds"] = results["scoring_time"]
+        columns["failure"] = [
+            "; ".join(dict.fromkeys(self.failures_.get(name, {}).values())) for name in self.scores_
+        ]
+        frame = pd.DataFrame(columns)
+        return frame.sort_values("rank", kind="stable", ignore_index=True)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "best_estimator_")
+
+    def _sk_visual_block_(self):
+        names, estimators = zip(*self.candidates, strict=True)
+        return _VisualBlock(
+            "parallel", list(estimators), names=[self._visual_name(name) for name in names]
+        )
+
+    def _visual_name(self, name):
+        if name not in getattr(self, "scores_", {}):
+            return name
+        score = self.scores_[name]
+        shown = "failed" if np.isnan(score) else f"{score:.3g}"
+        return f"{name}: {shown}{' (best)' if name == self.best_name_ else ''}"
+
+    def _check_refit(self, metrics):
+        if self.refit is None:
+            return next(iter(metrics))
+        if self.refit not in metrics:
+            raise ValueError(
+                f"'refit' must name one of the metrics, {list(metrics)!r}. "
+                f"Got {self.refit!r} instead."
+            )
+        return self.refit
+
+    def _select(self, X, y, fit_params, method):
+        """Do what fit does, and return what the best candidate gave for X."""
+        candidates = self._validate_candidates()
+        metrics = named_metrics(self.metric)
+        for metric in metrics.values():
+            metric._validate_params()
+        deciding = self._check_refit(metrics)
+        y_checked = check_target(X, y)
+        candidate_params, weights, split_params = self._route(
+            fit_params, method, candidates, metrics
+        )
+        weights = check_weights(weights, y_checked)
+        splits = training_rows(self.cv, X, y_checked, split_params)
+        memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
+
+        context = self._init_callback_context(
+            max_subtasks=len(candidates), sequential_subtasks=False
+        ).call_on_fit_task_begin(estimator=self, X=X, y=y)
+        results = SelectionResults(
+            [name for name, _ in candidates], metrics, None if self.cv is None else len(splits)
+        )
+        selection = Selection(
+            candidates=candidates,
+            metrics=metrics,
+            deciding=deciding,
+            extractor=Extractor(
+                X,
+                y,
+                len(y_checked),
+                check_memory(memory),
+                any(map(needs_probabilities, metrics.values())),
+            ),
+            y=y_checked,
+            splits=splits,
+            sample_weights=weights,
+            fit_params=candidate_params,
+            results=results,
+            progress=Progress(context, self),
+            n_jobs=self.n_jobs,
+            raise_errors=self.error_score == "raise",
+            keep_candidates=self.keep_candidates,
+        )
+        selection.run()
+        if np.isnan(results.mean[deciding]).all():
+            raise results.all_failed_error(deciding)
+
+        best = selection.best(int(np.nanargmax(results.mean[deciding])))
+        cells = score_features(best.extraction, y_checked, metrics, weights)
+        if cells[deciding].error is not None:  # on all samples, though not in the splits
+            raise cells[deciding].error
+        self._store(results, selection, best, deciding, cells)
+        for message, category in results.warnings_to_give():
+            # the frames between: this method, fit, and the wrapper that _fit_context makes
+            warnings.warn(message, category, stacklevel=4)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return best.extraction.output
+
+    def _store(self, results, selection, best, deciding, cells):
+        names = results.candidates
+        self.cv_results_ = results.table()
+        self.metric_scores_ = {
+            metric: dict(zip(names, map(float, mean), strict=True))
+            for metric, mean in results.mean.items()
+        }
+        self.scores_ = dict(self.metric_scores_[deciding])
+        self.ranking_ = dict(zip(names, map(int, results.rank[deciding]), strict=True))
+        self.refit_metric_ = deciding
+        self.n_splits_ = len(selection.splits)
+        self.best_index_ = best.index
+        self.best_name_ = names[best.index]
+        self.best_score_ = self.scores_[self.best_name_]
+        self.best_estimator_ = best.fitted
+        self.candidates_ = Bunch(
+            **{names[index]: fitted for index, fitted in sorted(selection.fitted.items())}
+        )
+        self.metrics_ = {name: cell.metric for name, cell in cells.items() if cell.error is None}
+        self.metric_ = self.metrics_[deciding]
+        self.failures_ = results.failures()
+        self.split_failures_ = {
+            metric: reasons
+            for metric in results.metrics
+            if (reasons := results.split_failures(metric))
+        }
+        self.warnings_ = {
+            name: [message for _, message in said]
+            for name, said in results.warnings.items()
+            if said
+        }
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(self.best_estimator_, "feature_names_in_"):
+            self.feature_names_in_ = self.best_estimator_.feature_names_in_

@@ -1,0 +1,126 @@
+"""What is checked before any candidate is run: target, weights and splits."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.multiclass import type_of_target
+
+__all__ = ["check_target", "check_weights", "training_rows"]
+
+
+def check_target(X, y):
+    """Check the target against the data, which themselves are the candidates' concern.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, ...)
+        The data; only their number counts here.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        The target.
+
+    Returns
+    -------
+    y : ndarray
+        The target as an array.
+
+    Raises
+    ------
+    ValueError
+        If there is no target, its length is wrong, values are missing or all are the same.
+    """
+    if y is None:
+        raise ValueError(
+            "TransferabilitySelector requires y to be passed, but the target y is None."
+        )
+    y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+    check_consistent_length(X, y)
+    if y.ndim == 1 and bool(np.all(y == y[0])):
+        raise ValueError(
+            "Transferability scores need at least 2 classes or values in y; got 1 class "
+            f"({y[0]!r}) in n_samples={len(y)}."
+        )
+    return y
+
+
+def check_weights(sample_weights, y):
+    """Check that there is a weight for each sample, before any candidate is run.
+
+    Parameters
+    ----------
+    sample_weights : dict of str to array-like
+        Weights by metric.
+    y : ndarray
+        The target.
+
+    Returns
+    -------
+    sample_weights : dict of str to ndarray
+        The weights; equal objects stay one object, so that metrics can share work.
+
+    Raises
+    ------
+    ValueError
+        If the number of weights is wrong.
+    """
+    arrays = {}
+    for weights in sample_weights.values():
+        check_consistent_length(y, weights)
+        arrays.setdefault(id(weights), np.asarray(weights))
+    return {name: arrays[id(weights)] for name, weights in sample_weights.items()}
+
+
+def training_rows(cv, X, y, split_params):
+    """Find the samples that are scored in each split.
+
+    Parameters
+    ----------
+    cv : int, splitter, iterable or None
+        As passed to the selector. Shuffled (stratified) folds are made of an integer: folds in
+        the order of the rows would leave out whole classes, or a range of values, of sorted data.
+    X : array-like of shape (n_samples, ...)
+        The data.
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The target.
+    split_params : dict
+        Further parameters of the splitter.
+
+    Returns
+    -------
+    rows : list of ndarray of int or None
+        Row numbers of the training part of each split; ``[None]``, all rows, without `cv`.
+
+    Raises
+    ------
+    ValueError
+        If there is no split, or a training part is empty or has rows that don't exist.
+    """
+    if cv is None:
+        return [None]
+    if isinstance(cv, Integral):
+        is_classification = type_of_target(y) in ("binary", "multiclass")
+        folds = StratifiedKFold if is_classification else KFold
+        cv = folds(cv, shuffle=True, random_state=0)
+    n_samples = len(y)
+    # Splitters want rows to count; what X is made of isn't theirs to judge.
+    X = X if hasattr(X, "shape") else np.empty((n_samples, 0))
+    rows = []
+    for train, _ in check_cv(cv).split(X, y, **split_params):
+        train = np.asarray(train)
+        if train.dtype == bool and train.shape == (n_samples,):
+            train = np.flatnonzero(train)
+        if train.size == 0 or train.dtype.kind not in "iu" or train.ndim != 1:
+            raise ValueError(
+                f"The training part of split {len(rows)} of 'cv' must be a non-empty array of row "
+                f"numbers. Got an array of shape {train.shape} and dtype {train.dtype} instead."
+            )
+        if train.min() < -n_samples or train.max() >= n_samples:
+            raise ValueError(
+                f"The training part of split {len(rows)} of 'cv' has rows that don't exist: "
+                f"there are {n_samples} samples, and row {train.max()} is asked for."
+            )
+        rows.append(train)
+    if not rows:
+        raise ValueError("'cv' must have at least one split. Got an empty iterable instead.")
+    return rows
