@@ -43,6 +43,10 @@ class EvidenceMaximum:
         Effective number of parameters.
     at_noise_floor : ndarray of shape (n_outputs,), dtype bool
         Whether the noise variance is at its lower bound.
+    floor_share : ndarray of shape (n_outputs,)
+        Share of the samples' directions whose variance is the lower bound itself: half of it is
+        what the evidence gains when the bound is divided by e. 0 where it does not bind, and near 0
+        where the evidence has a finite limit anyway (full row rank).
     along : ndarray of shape (r, n_outputs)
         Posterior mean along the centred directions.
     mean_factor : ndarray of shape (n_outputs,)
@@ -56,6 +60,7 @@ class EvidenceMaximum:
     beta: np.ndarray
     gamma: np.ndarray
     at_noise_floor: np.ndarray
+    floor_share: np.ndarray
     along: np.ndarray
     mean_factor: np.ndarray
     n_iter: int
@@ -301,6 +306,7 @@ def _describe(evidence, spectrum, best, best_u, n_iter):
     beta[defined] = n / evidence.square[defined]
     gamma = np.where(defined, 0.0, np.nan)
     at_floor = np.zeros(n_outputs, dtype=bool)
+    floor_share = np.zeros(n_outputs)
     along = np.zeros((spectrum.rank, n_outputs))
     mean_factor = np.zeros(n_outputs)
     outputs = np.flatnonzero(np.isfinite(best_u))
@@ -310,6 +316,11 @@ def _describe(evidence, spectrum, best, best_u, n_iter):
         alpha[outputs] = np.exp(best_u[outputs]) * beta[outputs] * spectrum.unit**2
         gamma[outputs] = solved["gamma"]
         at_floor[outputs] = solved["floored"]
+        residual = solved["energy"] - np.exp(best_u[outputs]) * solved["norm"]
+        share = 1 - (solved["gamma"] + beta[outputs] * residual) / n
+        floor_share[outputs] = np.where(solved["floored"], np.maximum(share, 0.0), 0.0)
         along[:, outputs] = solved["along"].T
         mean_factor[outputs] = solved["mean_factor"]
-    return EvidenceMaximum(best, alpha, beta, gamma, at_floor, along, mean_factor, n_iter)
+    return EvidenceMaximum(
+        best, alpha, beta, gamma, at_floor, floor_share, along, mean_factor, n_iter
+    )

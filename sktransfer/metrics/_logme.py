@@ -12,6 +12,10 @@ from ._base import MomentMetric
 from ._evidence import maximize_evidence
 
 
+# Share of directions at the noise floor from which on the floor decides the score.
+_FLOOR_SHARE = 1e-3
+
+
 class LogME(MomentMetric):
     """Logarithm of the maximum evidence, per sample, of a linear model on frozen features.
 
@@ -35,8 +39,9 @@ class LogME(MomentMetric):
         value found.
     noise_floor : float, default=1e-10
         Lower bound of the noise variance 1 / beta, relative to the mean square of the output.
-        Features that fit an output exactly would have an infinite evidence (or, with full row rank,
-        an infinite beta) without it.
+        Without it, features that fit an output exactly would have an infinite beta, and with fewer
+        directions than samples an infinite evidence. With full row rank (n_samples <= n_features)
+        the evidence has a finite limit, which the bound changes by about its own size only.
     task : {"auto", "classification", "multilabel", "regression"}, default="auto"
         What the target is. "auto" takes 1-D integers, strings and whole floats for class labels,
         several columns of 0 and 1 for multilabel, and all other numbers for regression.
@@ -56,7 +61,8 @@ class LogME(MomentMetric):
     gamma_ : ndarray of shape (n_outputs,)
         Effective number of parameters, between 0 and min(n_samples, n_features).
     noise_floor_active_ : ndarray of shape (n_outputs,), dtype bool
-        Whether the noise variance is at its lower bound: the features fit the output exactly.
+        Whether the noise variance is at its lower bound: the features fit the output exactly, and
+        `beta_` is 1 / (`noise_floor` x mean square).
     coef_ : ndarray of shape (n_outputs, n_features)
         Posterior mean of the weights, computed when first read.
     n_iter_ : int
@@ -73,7 +79,8 @@ class LogME(MomentMetric):
     Warns
     -----
     NoiseFloorWarning
-        If the features fit an output exactly.
+        If the features fit an output exactly with fewer directions than samples, so that
+        `noise_floor` decides the score.
     ConstantTargetWarning
         If an output is zero for every sample; it is left out of the mean.
 
@@ -174,11 +181,12 @@ class LogME(MomentMetric):
                 ConstantTargetWarning,
                 stacklevel=4,
             )
-        if maximum.at_noise_floor.any():
+        bounded = int((maximum.floor_share > _FLOOR_SHARE).sum())
+        if bounded:
             warnings.warn(
-                f"The features fit {int(maximum.at_noise_floor.sum())} of {n_outputs} outputs "
-                f"exactly; their noise variance is held at noise_floor={self.noise_floor:g} times "
-                "the mean square of the output.",
+                f"The features fit {bounded} of {n_outputs} outputs exactly with fewer directions "
+                "than samples, where the evidence has no upper limit: the score is set by "
+                f"noise_floor={self.noise_floor:g}.",
                 NoiseFloorWarning,
                 stacklevel=4,
             )

@@ -422,7 +422,9 @@ class _DenseMoments:
             return
         other = other.copy()
         other._rescale(self.unit)
-        other._translate((other.shift - self.shift) / self.unit, other.target_shift - self.target_shift)
+        other._translate(
+            (other.shift - self.shift) / self.unit, other.target_shift - self.target_shift
+        )
         for name in ("weight", "sum_x", "sum_t", "scatter", "cross", "sum_tt", "fourth", "third"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -462,9 +464,7 @@ class _DenseMoments:
         )
         self.scatter += np.outer(delta, self.sum_x)
         self.scatter += np.outer(self.sum_x + self.weight * delta, delta)
-        self.sum_tt = (
-            self.sum_tt + 2 * target_delta * self.sum_t + self.weight * target_delta**2
-        )
+        self.sum_tt = self.sum_tt + 2 * target_delta * self.sum_t + self.weight * target_delta**2
         self.cross = (
             self.cross
             + np.outer(target_delta, self.sum_x)
