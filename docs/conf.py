@@ -1,6 +1,7 @@
 """Configuration of the documentation; it builds without a network."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -84,5 +85,15 @@ def skip_what_others_wrote(app, what, name, obj, skip, options):
     return skip
 
 
+def quote_fitted_names_in_types(app, what, name, obj, options, lines):
+    """In `x_ : ndarray of shape (n_features_in_,)` keep reST from reading a link in the type."""
+    for index, line in enumerate(lines):
+        if declaration := re.match(r"\s*\w+ : ", line):
+            head, kind = line[: declaration.end()], line[declaration.end() :]
+            lines[index] = head + re.sub(r"(?<![\w`])(\w+_)(?![\w`])", r"`\1`", kind)
+
+
 def setup(app):
+    # Before numpydoc, which connects with the default priority.
+    app.connect("autodoc-process-docstring", quote_fitted_names_in_types, priority=100)
     app.connect("autodoc-skip-member", skip_what_others_wrote)
