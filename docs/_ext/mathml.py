@@ -4,9 +4,9 @@ Sphinx ships renderers that need LaTeX on the building machine or a script from 
 a page is read. docutils can translate LaTeX itself; this registers that translation with Sphinx.
 """
 
-from docutils.utils.math.latex2mathml import tex2mathml
-from docutils.utils.math import MathError
 from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import ExtensionError
 
 
@@ -14,7 +14,8 @@ def _translate(self, node, as_block):
     try:
         return str(tex2mathml(node.astext(), as_block=as_block))
     except MathError as error:
-        raise ExtensionError(f"{node.source}:{node.line}: no MathML for {node.astext()!r}: {error}")
+        where = f"{node.source}:{node.line}"
+        raise ExtensionError(f"{where}: no MathML for {node.astext()!r}: {error}") from error
 
 
 def visit_inline(self, node):
