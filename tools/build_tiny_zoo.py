@@ -53,7 +53,7 @@ TURNS = ("0 degrees", "90 degrees", "180 degrees", "270 degrees")
 LICENCES = {
     "fashion": "MIT (Fashion-MNIST, Zalando SE)",
     "mnist": "CC BY-SA 3.0 (MNIST, Y. LeCun and C. Cortes)",
-    "letters": "MIT-CMU (glyphs drawn with Pillow's built-in font)",
+    "letters": "CC0 1.0 (glyphs of Aileron Regular, the font built into Pillow)",
     "none": "BSD-3-Clause (no data were used)",
 }
 DRAWN_LICENCE = "BSD-3-Clause (images drawn by this project)"

@@ -9,9 +9,8 @@ except ImportError as error:
     ) from error
 
 from sktransfer.backbones._cards import ModelCard
-from sktransfer.backbones._images import ImagePreprocessing
 from sktransfer.backbones._tiny_resnet import TinyResNet
 from sktransfer.backbones._tiny_zoo import TinyZooBackbone
 from sktransfer.backbones._torch import TorchBackbone
 
-__all__ = ["ImagePreprocessing", "ModelCard", "TinyResNet", "TinyZooBackbone", "TorchBackbone"]
+__all__ = ["ModelCard", "TinyResNet", "TinyZooBackbone", "TorchBackbone"]

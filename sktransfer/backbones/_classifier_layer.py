@@ -6,13 +6,25 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-__all__ = ["ClassifierLayer", "find_classifier_layer", "run_recorded", "watch"]
+__all__ = [
+    "POINTWISE",
+    "ClassifierLayer",
+    "find_classifier_layer",
+    "is_pointwise",
+    "run_recorded",
+    "watch",
+]
 
 # A context variable is private to a thread, so passes of several threads do not mix, and a hook
 # that is a plain function can be copied and pickled with its module.
 _CALLS = ContextVar("calls of the watched layers", default=None)
 
-_POINTWISE = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+POINTWISE = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def is_pointwise(layer):
+    """Tell whether a layer is a convolution that mixes channels only."""
+    return isinstance(layer, POINTWISE) and set(layer.kernel_size) == {1}
 
 
 @dataclass(frozen=True)
@@ -119,12 +131,8 @@ def find_classifier_layer(module, x):
         found = output.shape == logits.shape == logits.flatten(1).shape
         found = found and _passes_through(module, x, layer, logits)
     else:
-        found = (
-            isinstance(layer, _POINTWISE)
-            and set(layer.kernel_size) == {1}
-            and output.ndim == 2
-            and output.shape[1] == layer.out_channels
-        )
+        shape = (len(x), getattr(layer, "out_channels", None))
+        found = is_pointwise(layer) and output.shape == shape
     if not found:
         return None, output
     return ClassifierLayer(names[layer], output.shape[1]), output

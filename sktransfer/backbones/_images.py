@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageOps
 from torch.nn import functional
 
-__all__ = ["FileImages", "ArrayImages", "ImagePreprocessing", "input_kind"]
+__all__ = ["ArrayImages", "FileImages", "ImagePreprocessing", "input_kind"]
 
 # Weights of red, green and blue in a grey value (ITU-R BT.601, what image files use too).
 _LUMA = (0.299, 0.587, 0.114)

@@ -8,10 +8,10 @@ from safetensors.torch import load
 
 from sktransfer.backbones._cards import tiny_zoo_card, weights_path
 from sktransfer.backbones._classifier_layer import ClassifierLayer
-from sktransfer.backbones._images import ImagePreprocessing
+from sktransfer.backbones._images import ImagePreprocessing, input_kind
 from sktransfer.backbones._tiny_resnet import TinyResNet, initial_state
 from sktransfer.backbones._torch import BaseTorchBackbone
-from sktransfer.utils._sklearn import Interval, _fit_context
+from sktransfer.utils._sklearn import Interval
 
 __all__ = ["TinyZooBackbone"]
 
@@ -110,41 +110,14 @@ class TinyZooBackbone(BaseTorchBackbone):
     def _find_layer(self, x):
         return ClassifierLayer("head", self.card.n_classes), self.module_(x)
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
-        """Load the network and look at one image. Nothing is learned from the data.
-
-        Parameters
-        ----------
-        X : array or sequence of shape (n_samples, ...)
-            Images (n, height, width), (n, height, width, channels) or (n, channels, height, width),
-            uint8 or floats between 0 and 1; or a 1-D sequence of paths of image files or of Pillow
-            images.
-        y : ignored
-            Present by convention.
-
-        Returns
-        -------
-        self : object
-            The fitted backbone.
-
-        Raises
-        ------
-        ValueError
-            For an unknown name or device, input that is no image, values out of range, or a damaged
-            file of weights.
-        """
-        self.card  # noqa: B018 - an unknown name is told before anything else
-        return super().fit(X, y)
-
     def _as_batches(self, X, reset):
-        batches = super()._as_batches(X, reset)
-        if self._input_kind == "vectors":
+        if input_kind(X) == "vectors":
+            shape = getattr(X, "shape", "unknown")
             raise ValueError(
-                f"TinyZooBackbone takes images, got vectors of shape {batches.shape}; reshape them "
-                "to (n_samples, height, width)."
+                "TinyZooBackbone takes images (n_samples, height, width), got data of shape "
+                f"{shape}."
             )
-        return batches
+        return super()._as_batches(X, reset)
 
 
 def _read_tensors(card):

@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from sktransfer.backbones._classifier_layer import (
+    POINTWISE,
     ClassifierLayer,
     find_classifier_layer,
+    is_pointwise,
     run_recorded,
     watch,
 )
@@ -65,7 +67,7 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
-        """Build the network and look at one row: how wide are the features, is there a head?
+        """Build the network and see from two rows how wide its features are.
 
         Nothing is learned from the data.
 
@@ -98,7 +100,7 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.module_ = module.eval().to(self.device_)
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
         self._dtype = next(floating, torch.float32)
-        x = self._to_network(batches.batch(slice(0, 1)))
+        x = self._to_network(batches.batch(slice(0, 2)))
         with torch.inference_mode():
             try:
                 self._layer, output = self._find_layer(x)
@@ -223,21 +225,27 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Give features (n, D) and source logits (n, K) or None of one batch."""
         output, calls = run_recorded(self.module_, x)
         if self._layer is None:
-            features, logits = output.flatten(1) if output.ndim > 1 else output[:, None], None
+            features, logits = output, None
         elif not calls:
             raise ValueError(f"The network never calls its layer '{self._layer.name}'.")
         else:
-            _, features, logits = calls[-1]
-            if features.ndim > 2:  # a convolution as classifier: (n, channels, positions...)
-                features = features.flatten(2).mean(dim=2)
-                logits = output
+            layer, features, logits = calls[-1]
+            if isinstance(layer, POINTWISE):  # features and logits have positions to average over
+                features, logits = (
+                    t.flatten(2).mean(dim=2) for t in (features, output[:, :, None])
+                )
+            elif features.ndim != 2:
+                raise ValueError(
+                    f"Features must have shape (n_samples, n_features), but the input of the layer "
+                    f"'{self._layer.name}' has shape {tuple(features.shape)}."
+                )
             if self._layer.n_outputs < 2:
                 logits = None
-        if len(features) != len(x):
+        if features.ndim == 0 or len(features) != len(x):
             raise ValueError(
-                f"The network gave {len(features)} rows of features for {len(x)} rows of input."
+                f"The network gave features of shape {tuple(features.shape)} for {len(x)} rows."
             )
-        return features, logits
+        return features.reshape(len(x), -1), logits
 
     def _to_network(self, batch):
         return batch.to(device=self.device_, dtype=self._dtype)
@@ -263,11 +271,13 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                     self.n_features_in_ = int(np.prod(batches.shape))
             elif self._input_kind == "vectors":
                 self._raise_for_shape("images", "2-D data")
-            elif None not in (batches.shape, self.input_shape_):
-                if batches.shape != self.input_shape_:
-                    self._raise_for_shape(
-                        f"images of shape {batches.shape}", f"images of shape {self.input_shape_}"
-                    )
+            elif batches.shape != self.input_shape_ and None not in (
+                batches.shape,
+                self.input_shape_,
+            ):
+                self._raise_for_shape(
+                    f"images of shape {batches.shape}", f"images of shape {self.input_shape_}"
+                )
         if reset:
             self._input_kind = kind
             self.input_shape_ = batches.shape
@@ -282,9 +292,7 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def __getstate__(self):
         # Weights on a GPU would make a pickle that a machine without one cannot read.
         state = super().__getstate__().copy()
-        if (
-            state.get("device_", torch.device("cpu")).type != "cpu"
-        ):  # pragma: no cover - needs a GPU
+        if state.get("device_", torch.device("cpu")).type == "cuda":
             state["module_"] = deepcopy(state["module_"]).cpu()
         return state
 
@@ -476,15 +484,19 @@ class TorchBackbone(BaseTorchBackbone):
         output = self.module_(x)
         if self.classifier is None:
             return None, output
-        layers = dict(self.module_.named_modules())
-        layer = layers.get(self.classifier)
-        n_outputs = getattr(layer, "out_features", getattr(layer, "out_channels", None))
-        if n_outputs is None:
-            known = [name for name, one in layers.items() if hasattr(one, "out_features")]
+        layers = {
+            name: layer
+            for name, layer in self.module_.named_modules()
+            if isinstance(layer, nn.Linear) or is_pointwise(layer)
+        }
+        if self.classifier not in layers:
             raise ValueError(
-                f"The 'classifier' parameter must name a linear layer or a convolution of the "
-                f"network, got {self.classifier!r}; its linear layers are {known}."
+                "The 'classifier' parameter must be 'auto', None or the name of a linear layer (or "
+                f"a convolution with kernel size 1) of the network, which are {list(layers)}; got "
+                f"{self.classifier!r}."
             )
+        layer = layers[self.classifier]
+        n_outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
         return ClassifierLayer(self.classifier, n_outputs), output
 
     def __repr__(self, N_CHAR_MAX=700):

@@ -8,7 +8,7 @@ from sklearn.utils import Bunch
 __all__ = ["load_digits_target"]
 
 _BOX = 20  # the digit's box in 28 x 28 pixels, the size MNIST uses too
-_DESCR = """Digits of scikit-learn, 1,797 images of 8 x 8 pixels with 17 grey levels, enlarged to a box of
+_DESCR = """Digits of scikit-learn, 1,797 images of 8 x 8 pixels with 17 grey levels, enlarged to
 20 x 20 pixels by cubic splines in a black frame, which makes 28 x 28; white on black, uint8.
 
 Within each class, in the order of the file, images go to the training and the test part in turn.

@@ -131,7 +131,7 @@ def load_npz_target(path):
         task : {"classification", "multilabel", "regression"}
             "multilabel" for a matrix of zeros and ones with several columns, "regression" for
             floats that are not whole numbers.
-        keys : tuple of str
+        array_names : tuple of str
             Names of the two arrays in the file.
         n_constant : int
             Number of samples whose values are all equal, such as black images.
@@ -163,7 +163,7 @@ def load_npz_target(path):
         X, y, keys = _read_arrays(path)
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
-            f"The file {str(path)!r} is damaged or no .npz file ({error}); copy or download it again."
+            f"The file {str(path)!r} is damaged or no .npz file ({error}); fetch it again."
         ) from error
     if X.ndim < 2 or len(X) == 0 or len(X) != len(y):
         raise ValueError(
@@ -172,7 +172,7 @@ def load_npz_target(path):
         )
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
-    return Bunch(X=X, y=y, task=_task(y, keys[1], path), keys=keys, n_constant=_count_constant(X))
+    return Bunch(X=X, y=y, task=_task(y, keys[1], path), array_names=keys, n_constant=_count_constant(X))
 
 
 def _read_arrays(path):
@@ -207,8 +207,8 @@ def _task(y, key, path):
     if kind.startswith("continuous"):
         return "regression"
     raise ValueError(
-        f"The array {key!r} of {str(path)!r} must hold one label per sample or a matrix of zeros and "
-        f"ones, got {kind} labels of shape {y.shape}."
+        f"The array {key!r} of {str(path)!r} must hold one label per sample or a matrix of zeros "
+        f"and ones, got {kind} labels of shape {y.shape}."
     )
 
 

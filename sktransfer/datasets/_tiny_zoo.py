@@ -7,9 +7,9 @@ def load_tiny_zoo(*, exclude_families=(), names=None, batch_size=64, device="aut
     """Give the small pretrained networks that ship with the package, ready to be ranked.
 
     They are residual networks for grey images of 28 x 28 pixels, trained on clothes, handwritten
-    digits, drawn letters, figures, strokes, textures and blobs, on all of these data or a part, with
-    right or wrong labels, some at half or double width; networks with random weights are the control.
-    Each carries a card with its source, see :class:`sktransfer.backbones.ModelCard`.
+    digits, drawn letters, figures, strokes, textures and blobs, on all of these data or a part,
+    with right or wrong labels, some at half or double width; networks with random weights are the
+    control. Each carries a card with its source, see :class:`sktransfer.backbones.ModelCard`.
 
     Parameters
     ----------

@@ -1,0 +1,507 @@
+"""TorchBackbone on images and vectors: what it computes, and what it leaves alone."""
+
+import copy
+import functools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sktransfer.backbones import TorchBackbone
+
+rng = np.random.default_rng(0)
+IMAGES = rng.integers(0, 256, size=(30, 12, 12), dtype=np.uint8)
+COLOUR = rng.integers(0, 256, size=(20, 3, 12, 10), dtype=np.uint8)
+VECTORS = rng.normal(size=(25, 5)).astype(np.float32)
+UNIT = {"mean": 0.0, "std": 1.0}
+
+
+def build_convnet(channels=1, n_classes=4):
+    return nn.Sequential(
+        nn.Conv2d(channels, 6, 3),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(6, n_classes),
+    )
+
+
+def trained_convnet(channels=1, n_classes=4):
+    """Moving statistics and scales that are not those of a new network."""
+    torch.manual_seed(0)
+    network = build_convnet(channels, n_classes)
+    network[1].running_mean.normal_()
+    network[1].running_var.uniform_(0.5, 2.0)
+    return network
+
+
+def by_hand(network, images):
+    """Features and probabilities of a convnet above, without the backbone."""
+    network = copy.deepcopy(network).eval()
+    with torch.no_grad():
+        features = network[:-1](images)
+        return features.numpy(), network[-1](features).softmax(1).numpy()
+
+
+# -- what is computed ------------------------------------------------------------------------------
+
+
+def test_features_and_probabilities_are_those_of_the_network():
+    network = trained_convnet()
+    backbone = TorchBackbone(network, mean=0.3, std=0.2).fit(IMAGES)
+    features, probabilities = backbone.extract(IMAGES)
+    expected = by_hand(network, (torch.from_numpy(IMAGES)[:, None] / 255 - 0.3) / 0.2)
+    np.testing.assert_allclose(features, expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(probabilities, expected[1], rtol=1e-4, atol=1e-6)
+    assert features.dtype == probabilities.dtype == np.float32
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(backbone.transform(IMAGES), features)
+    np.testing.assert_array_equal(backbone.predict_proba(IMAGES), probabilities)
+    assert backbone.classifier_layer_ == "6"
+    assert backbone.n_parameters_ == sum(p.numel() for p in network.parameters())
+
+
+def test_one_pass_per_batch_gives_both():
+    class Counting(nn.Module):
+        seen = []
+
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(5, 3)
+
+        def forward(self, x):
+            self.seen.append(len(x))
+            return self.head(x)
+
+    backbone = TorchBackbone(Counting, batch_size=10).fit(VECTORS)
+    Counting.seen.clear()
+    backbone.extract(VECTORS)
+    assert Counting.seen == [10, 10, 5]
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+def test_the_batch_size_does_not_matter(batch_size):
+    network = trained_convnet()
+    expected = TorchBackbone(network, **UNIT, batch_size=30).fit(IMAGES).extract(IMAGES)
+    backbone = TorchBackbone(network, **UNIT, batch_size=batch_size).fit(IMAGES)
+    for got, wanted in zip(backbone.extract(IMAGES), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+def test_rows_belong_to_their_images():
+    backbone = TorchBackbone(trained_convnet(), **UNIT, batch_size=4).fit(IMAGES)
+    order = np.random.default_rng(1).permutation(len(IMAGES))
+    np.testing.assert_allclose(
+        backbone.transform(IMAGES[order]), backbone.transform(IMAGES)[order], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_networks_of_other_precision_give_float32(dtype):
+    network = trained_convnet()
+    expected, _ = TorchBackbone(network, **UNIT).fit(IMAGES).extract(IMAGES)
+    backbone = TorchBackbone(copy.deepcopy(network).to(dtype), **UNIT).fit(IMAGES)
+    features, probabilities = backbone.extract(IMAGES)
+    assert features.dtype == probabilities.dtype == np.float32
+    np.testing.assert_allclose(features, expected, rtol=0.03, atol=0.03)
+
+
+def test_features_that_are_not_finite_are_an_error():
+    class Overflowing(nn.Module):
+        def forward(self, x):
+            return torch.where(x > 0, x, torch.inf)
+
+    X = np.ones((20, 3))
+    backbone = TorchBackbone(Overflowing(), batch_size=8).fit(X)
+    X[13] = -1
+    with pytest.raises(ValueError, match="NaN or infinite values, first in row 13"):
+        backbone.transform(X)
+
+
+# -- which layer is the classifier -----------------------------------------------------------------
+
+
+class Functional(nn.Module):
+    """The classifier is not the last layer by order of registration, and not the last call."""
+
+    def __init__(self):
+        super().__init__()
+        self.output = nn.Linear(6, 3)
+        self.hidden = nn.Linear(5, 6)
+
+    def forward(self, x):
+        return nn.functional.log_softmax(self.output(x=torch.relu(self.hidden(x))), dim=1)
+
+
+class NamedInput(Functional):
+    def __init__(self):
+        super().__init__()
+        self.output = type("Head", (nn.Linear,), {"forward": lambda s, x: nn.Linear.forward(s, x)})(
+            6, 3
+        )
+
+
+def test_the_classifier_is_found_by_what_is_executed():
+    torch.manual_seed(0)
+    network = NamedInput()
+    backbone = TorchBackbone(network).fit(VECTORS)
+    assert backbone.classifier_layer_ == "output"
+    features, probabilities = backbone.extract(VECTORS)
+    with torch.no_grad():
+        hidden = torch.relu(network.hidden(torch.from_numpy(VECTORS)))
+        expected = network.output(x=hidden).softmax(1)
+    np.testing.assert_allclose(features, hidden, rtol=1e-5)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("link", [nn.Softmax(1), nn.LogSoftmax(1), nn.Sigmoid(), nn.Dropout(0.5)])
+def test_probabilities_are_not_squashed_twice(link):
+    torch.manual_seed(0)
+    layer = nn.Linear(5, 4)
+    backbone = TorchBackbone(nn.Sequential(layer, link)).fit(VECTORS)
+    with torch.no_grad():
+        expected = layer(torch.from_numpy(VECTORS)).softmax(1)
+    np.testing.assert_allclose(backbone.predict_proba(VECTORS), expected, rtol=1e-5)
+    np.testing.assert_array_equal(backbone.transform(VECTORS), VECTORS)
+
+
+@pytest.mark.parametrize(
+    "last", [nn.ReLU(), nn.Tanh(), nn.ReLU(inplace=True), nn.BatchNorm1d(4), nn.Hardtanh(-9, 2)]
+)
+def test_a_network_that_ends_in_anything_else_has_no_source_head(last):
+    torch.manual_seed(0)
+    # Positive outputs, which a rectifier passes on as they are, must not be taken for logits.
+    layer = nn.Linear(5, 4)
+    layer.bias.data += 10
+    network = nn.Sequential(layer, last)
+    backbone = TorchBackbone(network).fit(VECTORS)
+    assert backbone.classifier_layer_ is None
+    assert not hasattr(backbone, "predict_proba")
+    features, probabilities = backbone.extract(VECTORS)
+    assert probabilities is None
+    with torch.no_grad():
+        expected = copy.deepcopy(network).eval()(torch.from_numpy(VECTORS))
+    np.testing.assert_allclose(features, expected, rtol=1e-5)
+
+
+def test_maps_without_a_head_are_flattened():
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveAvgPool2d(2), nn.Identity())
+    features = TorchBackbone(network, **UNIT).fit_transform(IMAGES)
+    assert features.shape == (30, 8)
+
+
+def test_a_module_without_parameters_gives_its_output():
+    np.testing.assert_array_equal(TorchBackbone(nn.Identity()).fit_transform(VECTORS), VECTORS)
+    flat = TorchBackbone(nn.Flatten(0), **UNIT, batch_size=1)
+    with pytest.raises(ValueError, match=r"features of shape \(288,\) for 2 rows"):
+        flat.fit(IMAGES)
+
+
+def test_a_module_with_one_number_per_row():
+    class Sum(nn.Module):
+        def forward(self, x):
+            return x.sum(1)
+
+    assert TorchBackbone(Sum()).fit_transform(VECTORS).shape == (25, 1)
+
+
+def test_a_single_output_may_be_a_regression():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 1))
+    backbone = TorchBackbone(network).fit(VECTORS)
+    assert backbone.classifier_layer_ == "2"
+    assert backbone.transform(VECTORS).shape == (25, 7)
+    assert not hasattr(backbone, "predict_proba")
+    with pytest.raises(AttributeError, match="at least two outputs"):
+        backbone._has_source_head()
+
+
+@pytest.mark.parametrize("classifier", ["auto", "1"])
+def test_a_convolution_as_classifier(classifier):
+    """As in SqueezeNet: the classifier mixes channels, and positions are averaged after it."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(1, 5, 3),
+        nn.Conv2d(5, 4, 1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    backbone = TorchBackbone(network, **UNIT, classifier=classifier).fit(IMAGES)
+    features, probabilities = backbone.extract(IMAGES)
+    with torch.no_grad():
+        x = torch.from_numpy(IMAGES)[:, None] / 255
+        np.testing.assert_allclose(features, network[0](x).mean((2, 3)), atol=1e-5)
+        np.testing.assert_allclose(probabilities, network(x).softmax(1), atol=1e-5)
+
+
+def test_the_classifier_can_be_named_or_denied():
+    network = trained_convnet()
+    auto = TorchBackbone(network, **UNIT).fit(IMAGES)
+    named = TorchBackbone(network, **UNIT, classifier="6").fit(IMAGES)
+    np.testing.assert_array_equal(named.extract(IMAGES)[1], auto.extract(IMAGES)[1])
+    denied = TorchBackbone(network, **UNIT, classifier=None).fit(IMAGES)
+    assert denied.transform(IMAGES).shape == (30, 4)
+    assert denied.extract(IMAGES)[1] is None
+    with pytest.raises(ValueError, match=r"which are \['6'\]; got 'fc'"):
+        TorchBackbone(network, **UNIT, classifier="fc").fit(IMAGES)
+
+
+def test_a_named_layer_must_be_called_on_vectors():
+    class Unused(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.auxiliary = nn.Linear(5, 2)
+            self.head = nn.Linear(1, 3)
+
+        def forward(self, x):
+            return self.head(x[:, :, None]).mean(1)
+
+    with pytest.raises(ValueError, match="never calls its layer 'auxiliary'"):
+        TorchBackbone(Unused(), classifier="auxiliary").fit(VECTORS)
+    with pytest.raises(ValueError, match=r"input of the layer 'head' has shape \(2, 5, 1\)"):
+        TorchBackbone(Unused(), classifier="head").fit(VECTORS)
+
+
+def test_outputs_that_are_no_tensor_are_named():
+    class Several(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(5, 2)
+
+        def forward(self, x):
+            return {"logits": self.head(x)}
+
+    with pytest.raises(ValueError, match="returns a dict where a tensor is expected"):
+        TorchBackbone(Several()).fit(VECTORS)
+    named = TorchBackbone(Several(), classifier="head").fit(VECTORS)
+    assert named.predict_proba(VECTORS).shape == (25, 2)
+
+
+# -- what is left alone ----------------------------------------------------------------------------
+
+
+def snapshot(network):
+    """Everything of a network that could have been touched."""
+    return {
+        "modes": {name: layer.training for name, layer in network.named_modules()},
+        "hooks": {
+            name: [
+                list(getattr(layer, kind))
+                for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+            ]
+            for name, layer in network.named_modules()
+        },
+        "tensors": {name: tensor.clone() for name, tensor in network.state_dict().items()},
+        "identities": {name: id(parameter) for name, parameter in network.named_parameters()},
+        "requires_grad": {name: p.requires_grad for name, p in network.named_parameters()},
+        "grads": {
+            name: None if p.grad is None else p.grad.clone() for name, p in network.named_parameters()
+        },
+        "attributes": {name: sorted(vars(layer)) for name, layer in network.named_modules()},
+    }
+
+
+def assert_untouched(network, before):
+    after = snapshot(network)
+    for key in ("modes", "hooks", "identities", "requires_grad", "attributes"):
+        assert after[key] == before[key], key
+    for key in ("tensors", "grads"):
+        for name, tensor in before[key].items():
+            if tensor is None:
+                assert after[key][name] is None
+            else:
+                assert torch.equal(after[key][name], tensor), name
+
+
+def mixed_mode_network():
+    """A network in the middle of training: partly frozen, with gradients and a hook."""
+    network = trained_convnet().train()
+    network[3].eval()
+    network[0].weight.requires_grad_(False)
+    network(torch.zeros(3, 1, 12, 12)).sum().backward()
+    network[2].register_forward_hook(lambda *_: None)
+    return network
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "mixed"])
+def test_the_network_is_left_as_it_was(mode):
+    network = mixed_mode_network()
+    if mode != "mixed":
+        network.train(mode == "train")
+    before = snapshot(network)
+    backbone = TorchBackbone(network, **UNIT).fit(IMAGES)
+    backbone.extract(IMAGES)
+    assert_untouched(network, before)
+    assert backbone.module is network
+    assert not any(layer.training for layer in backbone.module_.modules())
+
+
+def test_the_mode_of_the_network_does_not_matter():
+    network = trained_convnet()
+    results = [
+        TorchBackbone(network.train(mode), **UNIT).fit(IMAGES).transform(IMAGES)
+        for mode in (True, False)
+    ]
+    np.testing.assert_array_equal(*results)
+
+
+def test_the_network_is_left_as_it_was_by_failures():
+    class Failing(nn.Module):
+        def __init__(self, fails_at):
+            super().__init__()
+            self.body, self.fails_at, self.calls = trained_convnet(), fails_at, 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls == self.fails_at:
+                raise KeyError("on purpose")
+            return self.body(x)
+
+    for fails_at in (1, 2, 4):  # while looking for the classifier, and in the second batch
+        network = Failing(fails_at).train()
+        before = snapshot(network)
+        with pytest.raises(KeyError, match="on purpose"):
+            TorchBackbone(network, **UNIT, batch_size=8).fit(IMAGES).transform(IMAGES)
+        assert_untouched(network, before)
+        assert network.calls == 0
+
+
+def test_several_threads_can_share_network_and_backbone():
+    network = mixed_mode_network()
+    before = snapshot(network)
+    backbone = TorchBackbone(network, **UNIT, batch_size=3).fit(IMAGES)
+    expected = backbone.extract(IMAGES)
+    start = threading.Barrier(4)
+
+    def work(k):
+        start.wait()
+        one = backbone if k % 2 else TorchBackbone(network, **UNIT, batch_size=3).fit(IMAGES)
+        rows = np.roll(np.arange(len(IMAGES)), k)
+        return rows, one.extract(IMAGES[rows])
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(work, range(4)))
+    for rows, (features, probabilities) in results:
+        np.testing.assert_allclose(features, expected[0][rows], atol=1e-6)
+        np.testing.assert_allclose(probabilities, expected[1][rows], atol=1e-6)
+    assert_untouched(network, before)
+
+
+def test_a_fitted_backbone_does_not_follow_further_training():
+    network = trained_convnet()
+    backbone = TorchBackbone(network, **UNIT).fit(IMAGES)
+    before = backbone.transform(IMAGES)
+    network[0].weight.data.zero_()
+    np.testing.assert_array_equal(backbone.transform(IMAGES), before)
+
+
+def test_global_state_of_torch_is_left_as_it_was():
+    state = torch.get_rng_state()
+    flags = (torch.is_grad_enabled(), torch.get_num_threads(), torch.get_default_dtype())
+    numpy_state = np.random.get_state()[1].copy()
+    TorchBackbone(build_convnet, **UNIT).fit(IMAGES).extract(IMAGES)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert flags == (torch.is_grad_enabled(), torch.get_num_threads(), torch.get_default_dtype())
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)
+
+
+def test_input_is_not_changed_and_may_be_read_only():
+    for X in (IMAGES.copy(), IMAGES / np.float32(255)):
+        X.flags.writeable = False
+        before = X.copy()
+        TorchBackbone(build_convnet, **UNIT).fit(X).transform(X)
+        np.testing.assert_array_equal(X, before)
+
+
+# -- factories -------------------------------------------------------------------------------------
+
+
+def test_a_factory_gives_the_same_network_every_time():
+    factory = functools.partial(build_convnet, n_classes=5)
+    torch.manual_seed(5)
+    first = TorchBackbone(factory, **UNIT).fit(IMAGES).extract(IMAGES)
+    torch.manual_seed(6)
+    second = TorchBackbone(factory, **UNIT).fit(IMAGES).extract(IMAGES)
+    np.testing.assert_array_equal(first[0], second[0])
+    assert first[1].shape == (30, 5)
+
+
+def test_a_factory_that_hands_out_a_shared_network_does_not_expose_it():
+    network = mixed_mode_network()
+    before = snapshot(network)
+    TorchBackbone(lambda: network, **UNIT).fit(IMAGES).transform(IMAGES)
+    assert_untouched(network, before)
+
+
+def test_what_a_factory_returns_is_checked():
+    with pytest.raises(TypeError, match="returned a dict"):
+        TorchBackbone(dict).fit(VECTORS)
+
+
+def test_networks_that_cannot_be_used_say_why():
+    with pytest.raises(ValueError, match="lazy layers"):
+        TorchBackbone(nn.LazyLinear(3)).fit(VECTORS)
+
+    class Remembering(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(5, 2)
+            self.last = self.layer(torch.ones(1, 5))
+
+    with pytest.raises(ValueError, match="cannot be copied"):
+        TorchBackbone(Remembering()).fit(VECTORS)
+    with pytest.raises(ValueError, match=r"cannot take input of shape \(2, 5\)"):
+        TorchBackbone(nn.Linear(6, 3)).fit(VECTORS)
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def test_devices():
+    backbone = TorchBackbone(nn.Identity(), device=torch.device("cpu")).fit(VECTORS)
+    assert backbone.device_ == torch.device("cpu")
+    with pytest.raises(ValueError, match="'device' parameter must be 'auto' or a device"):
+        TorchBackbone(nn.Identity(), device="abacus").fit(VECTORS)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
+def test_a_missing_device_is_an_error_and_auto_is_the_cpu():
+    with pytest.raises(ValueError, match="torch sees no CUDA device"):
+        TorchBackbone(nn.Identity(), device="cuda").fit(VECTORS)
+    assert TorchBackbone(nn.Identity()).fit(VECTORS).device_.type == "cpu"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_the_same_and_pickles_to_the_cpu():
+    import pickle
+
+    network = trained_convnet()
+    expected = TorchBackbone(network, **UNIT, device="cpu").fit(IMAGES).transform(IMAGES)
+    backbone = TorchBackbone(network, **UNIT).fit(IMAGES)
+    assert backbone.device_.type == "cuda"
+    np.testing.assert_allclose(backbone.transform(IMAGES), expected, atol=1e-4)
+    state = backbone.__getstate__()
+    assert next(state["module_"].parameters()).device.type == "cpu"
+    copied = pickle.loads(pickle.dumps(backbone))
+    np.testing.assert_allclose(copied.transform(IMAGES), expected, atol=1e-4)
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8])
+def test_tensors_are_accepted(dtype):
+    network = trained_convnet()
+    tensor = torch.from_numpy(IMAGES)
+    if dtype != torch.uint8:
+        tensor = (tensor / 255).to(dtype).requires_grad_()
+    features = TorchBackbone(network, **UNIT).fit(tensor).transform(tensor)
+    expected = TorchBackbone(network, **UNIT).fit_transform(IMAGES)
+    np.testing.assert_allclose(features, expected, atol=0.02 if dtype == torch.bfloat16 else 1e-5)
