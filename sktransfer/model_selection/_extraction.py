@@ -86,23 +86,27 @@ def is_stateless(candidate):
         True for pretrained backbones (attribute ``stateless``), frozen estimators and
         transformers whose tags say that they need no fitting.
     """
-    return (
-        isinstance(candidate, FrozenEstimator)
-        or bool(getattr(candidate, "stateless", False))
-        or not get_tags(candidate).requires_fit
-    )
+    if isinstance(candidate, FrozenEstimator) or bool(getattr(candidate, "stateless", False)):
+        return True
+    try:
+        return not get_tags(candidate).requires_fit
+    except AttributeError:  # an estimator by duck typing, without tags
+        return False
 
 
 def _check_rows(array, n_samples, what):
     if scipy.sparse.issparse(array):
-        raise TypeError(f"it returned sparse {what}; the metrics need a dense array.")
+        raise TypeError(f"The transformer returned sparse {what}; the metrics need a dense array.")
     array = np.asarray(array)
     if array.ndim != 2:
         raise ValueError(
-            f"it returned {what} of shape {array.shape}; expected (n_samples, n_columns)."
+            f"The transformer returned {what} of shape {array.shape}; "
+            "expected (n_samples, n_columns)."
         )
     if array.shape[0] != n_samples:
-        raise ValueError(f"it returned {array.shape[0]} rows of {what} for {n_samples} samples.")
+        raise ValueError(
+            f"The transformer returned {array.shape[0]} rows of {what} for {n_samples} samples."
+        )
     return array
 
 
@@ -133,8 +137,8 @@ def check_features(output, n_samples):
         n_invalid = features.size - np.count_nonzero(np.isfinite(features))
         if n_invalid:
             raise ValueError(
-                f"{n_invalid} of {features.size} feature values it returned are NaN or infinite "
-                "(inf)."
+                f"The transformer returned features of which {n_invalid} of {features.size} values "
+                "are NaN or infinite (inf)."
             )
     return features
 

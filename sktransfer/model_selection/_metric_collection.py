@@ -7,6 +7,7 @@ from ..metrics import named_metrics as metrics_by_name
 
 __all__ = [
     "get_collection_params",
+    "is_relative_to_pool",
     "named_metrics",
     "needs_probabilities",
     "set_collection_params",
@@ -65,6 +66,22 @@ def needs_probabilities(metric):
         True if it needs source probabilities or source labels, False if it needs features.
     """
     return metric.needs in ("probabilities", "labels")
+
+
+def is_relative_to_pool(metric):
+    """Tell whether the score of one candidate depends on the other candidates.
+
+    Parameters
+    ----------
+    metric : metric instance
+        The metric.
+
+    Returns
+    -------
+    relative : bool
+        False if the metric doesn't say.
+    """
+    return bool(getattr(metric, "relative_to_pool", False))
 
 
 def _entries(metric):

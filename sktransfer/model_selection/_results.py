@@ -4,6 +4,7 @@ import numpy as np
 
 from ..evaluation import competition_ranks
 from ..exceptions import CandidateFailedWarning
+from ._metric_collection import is_relative_to_pool
 
 __all__ = ["SelectionResults", "reason_of"]
 
@@ -57,7 +58,7 @@ class SelectionResults:
         self.fitted = {
             name: np.full(shape, None, dtype=object)
             for name, metric in metrics.items()
-            if metric.relative_to_pool
+            if is_relative_to_pool(metric)
         }
         self.errors = {name: {} for name in metrics}
         self.warnings = {name: [] for name in self.candidates}

@@ -6,7 +6,7 @@ from sklearn.pipeline import Pipeline
 
 from ..metrics import MetricInputs, get_metric
 from ._extraction import check_features
-from ._metric_collection import needs_probabilities
+from ._metric_collection import is_relative_to_pool, needs_probabilities
 
 __all__ = ["make_transferability_scorer"]
 
@@ -65,8 +65,10 @@ def _without_head(estimator):
     if not isinstance(estimator, Pipeline) or len(estimator) < 2:
         return estimator
     last = estimator[-1]
+    if last is None or last == "passthrough":
+        return estimator
     is_head = not hasattr(last, "transform") or is_classifier(last) or is_regressor(last)
-    return estimator[:-1] if is_head and last != "passthrough" else estimator
+    return estimator[:-1] if is_head else estimator
 
 
 def make_transferability_scorer(metric="logme"):
@@ -123,7 +125,7 @@ def make_transferability_scorer(metric="logme"):
     {'n_components': 2}
     """
     metric = get_metric(metric)
-    if metric.relative_to_pool:
+    if is_relative_to_pool(metric):
         raise ValueError(
             f"{type(metric).__name__} ranks candidates relative to each other, so it has no score "
             "for one estimator. Use it as the metric of a TransferabilitySelector."

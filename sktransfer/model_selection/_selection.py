@@ -10,6 +10,7 @@ from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
 from ._extraction import is_stateless
+from ._metric_collection import is_relative_to_pool
 from ._scoring import ScoringTask, score_task
 
 __all__ = ["CandidateRun", "Progress", "Selection"]
@@ -161,11 +162,12 @@ class Selection:
         """
         tasks = self._tasks()
         batch_size = effective_n_jobs(self.n_jobs)
-        with Parallel(n_jobs=self.n_jobs) as parallel:
-            while batch := list(islice(tasks, batch_size)):
-                for result in parallel(delayed(score_task)(task) for task in batch):
-                    self._take(result)
-                del batch
+        while batch := list(islice(tasks, batch_size)):
+            # A new call for each batch: what joblib writes to disk to share features with
+            # workers lives as long as the call. The workers themselves are used again.
+            for result in Parallel(n_jobs=self.n_jobs)(delayed(score_task)(t) for t in batch):
+                self._take(result)
+            del batch
         self._retire()
         self.results.finish()
 
@@ -193,7 +195,7 @@ class Selection:
         return self.leader
 
     def _tasks(self):
-        keep = frozenset(name for name, m in self.metrics.items() if m.relative_to_pool)
+        keep = frozenset(name for name, m in self.metrics.items() if is_relative_to_pool(m))
         for index, (name, candidate) in enumerate(self.candidates):
             self.progress.begin(index, name)
             stateless = is_stateless(candidate)

@@ -73,8 +73,8 @@ class TransferabilitySelector(
         candidates are in memory at a time, and those of the leader.
     memory : str, path or object with the interface of `joblib.Memory`, default=None
         Where to keep extracted features, so that another `fit` with the same candidates and data
-        makes no forward pass. The key is the content of weights, parameters and data (of files:
-        path, size and time).
+        makes no forward pass over the data. The key is the content of weights, parameters and
+        data (of files: path, size and time).
     error_score : "raise" or numpy.nan, default=numpy.nan
         What to do if a candidate fails to be fitted, run or scored. With NaN it is ranked last, a
         :class:`~sktransfer.exceptions.CandidateFailedWarning` tells why, and the others go on;
@@ -378,7 +378,8 @@ class TransferabilitySelector(
         candidates = self._validate_candidates()
         metrics = named_metrics(self.metric)
         for metric in metrics.values():
-            metric._validate_params()
+            if hasattr(metric, "_validate_params"):
+                metric._validate_params()
         deciding = self._check_refit(metrics)
         y_checked = check_target(X, y)
         candidate_params, weights, split_params = self._route(

@@ -36,7 +36,7 @@ def check_target(X, y):
         )
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
-    if y.ndim == 1 and bool(np.all(y == y[0])):
+    if bool(np.all(y == y[:1])):
         raise ValueError(
             "Transferability scores need at least 2 classes or values in y; got 1 class "
             f"({y[0]!r}) in n_samples={len(y)}."

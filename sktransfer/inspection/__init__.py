@@ -1,0 +1,5 @@
+"""Pictures of results."""
+
+from ._ranking import RankingDisplay
+
+__all__ = ["RankingDisplay"]
