@@ -1,6 +1,7 @@
 """Named warnings, so that one kind can be silenced or turned into an error without the others."""
 
 __all__ = [
+    "AmbiguousTargetWarning",
     "CandidateFailedWarning",
     "ConstantTargetWarning",
     "NoiseFloorWarning",
@@ -12,6 +13,10 @@ __all__ = [
 
 class TransferabilityWarning(UserWarning):
     """Base class of every warning of this package."""
+
+
+class AmbiguousTargetWarning(TransferabilityWarning):
+    """Whole numbers with hardly any repetition were read as class labels."""
 
 
 class UninformativeScoreWarning(TransferabilityWarning):

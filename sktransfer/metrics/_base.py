@@ -10,10 +10,9 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import (
     _check_feature_names,
     _check_n_features,
-    _check_sample_weight,
     _fit_context,
 )
-from ..utils._target import encode_target
+from ..utils._target import as_target_array, check_weights, encode_target
 from ._moments import FeatureMoments
 
 
@@ -55,12 +54,25 @@ class TransferabilityMetric(BaseEstimator):
 
     def _validate_features(self, X, y, **check_params):
         """Check X and y together; metrics with other inputs override this."""
-        return validate_data(
-            self, X, y, dtype=[np.float64, np.float32], multi_output=True, **check_params
-        )
+        # Sums at the ends of the float range, which the check for infinities takes, may overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return validate_data(
+                self, X, y, dtype=[np.float64, np.float32], multi_output=True, **check_params
+            )
 
-    def _validate(self, X, y, sample_weight, *, reset=True, minimum_samples=2, task=None):
+    def _validate(
+        self,
+        X,
+        y,
+        sample_weight,
+        *,
+        reset=True,
+        minimum_samples=2,
+        task=None,
+        relative_weights=True,
+    ):
         """Return checked X, the encoded target and the weights, rows of weight zero removed."""
+        y = as_target_array(y)
         X, y = self._validate_features(X, y, reset=reset, ensure_min_samples=minimum_samples)
         target = encode_target(
             y,
@@ -68,14 +80,7 @@ class TransferabilityMetric(BaseEstimator):
             name=type(self).__name__,
             task=task or getattr(self, "task", "auto"),
         )
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            kept = sample_weight > 0
-            if not kept.all():
-                X, target, sample_weight = X[kept], target.take(kept), sample_weight[kept]
-        return X, target, sample_weight
+        return check_weights(sample_weight, X, target, relative=relative_weights)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None):
@@ -96,15 +101,17 @@ class TransferabilityMetric(BaseEstimator):
             The fitted metric; the result is in ``score_``.
         """
         X, target, sample_weight = self._validate(X, y, sample_weight)
-        self._require_two_classes(target)
+        self._require_enough(target)
         self._fit(X, target, sample_weight)
         return self
 
-    def _require_two_classes(self, target):
-        if target.task == "classification" and len(target.classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} requires at least 2 classes in y; got 1 class."
-            )
+    def _require_enough(self, data):
+        """Refuse one sample or one class; ``data`` is a target or moments of one."""
+        name = type(self).__name__
+        if data.task == "classification" and len(data.classes) < 2:
+            raise ValueError(f"{name} requires at least 2 classes in y; got 1 class.")
+        if data.n_samples < 2:
+            raise ValueError(f"{name} requires at least 2 samples; got {data.n_samples} sample.")
 
     def score(self, X, y, sample_weight=None):
         """Evaluate the metric afresh on other data, with the same parameters.
@@ -172,16 +179,20 @@ class MomentMetric(TransferabilityMetric):
     def _fit(self, X, target, sample_weight):
         # The rows are borrowed for the decomposition and copied only after it, when the large
         # temporaries are gone.
-        moments = FeatureMoments.from_arrays(X, target, sample_weight, copy=False)
-        self._adopt(moments, own=True)
+        self._adopt(FeatureMoments.from_arrays(X, target, sample_weight, copy=False))
         self._score_moments()
-        moments.detach()
+        self.moments_.detach()
 
-    def _adopt(self, moments, own):
+    def _gather_moments(self, X, y, sample_weight):
+        """Validate as in ``fit`` and return the moments, for this metric and others."""
+        X, target, sample_weight = self._validate(X, y, sample_weight)
+        self._require_enough(target)
+        return FeatureMoments.from_arrays(X, target, sample_weight)
+
+    def _adopt(self, moments):
         for result in self._results:
             self.__dict__.pop(result, None)
         self.moments_ = moments
-        self._owns_moments = own
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_moments(self, moments):
@@ -190,7 +201,7 @@ class MomentMetric(TransferabilityMetric):
         Parameters
         ----------
         moments : FeatureMoments
-            The moments; they are shared, not copied, and never changed by the metric.
+            The moments. The metric keeps a copy, which shares memory until one of the two changes.
 
         Returns
         -------
@@ -202,13 +213,15 @@ class MomentMetric(TransferabilityMetric):
                 f"{type(self).__name__} is defined for {' and '.join(self.tasks)} targets; "
                 f"got moments of a {moments.task} target."
             )
-        if moments.task == "classification" and len(moments.classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} requires at least 2 classes in y; got 1 class."
-            )
+        if not moments.n_samples:
+            raise ValueError("moments hold no samples yet.")
+        self._require_enough(moments)
         self.n_features_in_ = moments.n_features
-        self._adopt(moments, own=False)
+        # The decomposition made here stays with the moments given, for the next metric.
+        moments.spectrum  # noqa: B018
+        self._adopt(moments.copy())
         self._score_moments()
+        self.moments_.detach()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -240,22 +253,23 @@ class MomentMetric(TransferabilityMetric):
             reset=first,
             minimum_samples=1,
             task=None if first else self.moments_.task,
+            relative_weights=False,
         )
-        if first:
-            moments = FeatureMoments(X.shape[1], task=target.task)
-        elif self._owns_moments:
-            moments = self.moments_
-        else:
-            moments = self.moments_.copy()
+        moments = FeatureMoments(X.shape[1], task=target.task) if first else self.moments_
         moments.update(X, target, sample_weight)
-        self._adopt(moments, own=True)
+        self._adopt(moments)
         return self
 
     def _score_when_read(self):
         moments = self.moments_
+        too_few = None
         if moments.task == "classification" and len(moments.classes) < 2:
+            too_few = "1 class"
+        elif moments.n_samples < 2:
+            too_few = f"{moments.n_samples} sample"
+        if too_few:
             warnings.warn(
-                f"{type(self).__name__} has no score (NaN) yet: the batches so far hold 1 class.",
+                f"{type(self).__name__} has no score (NaN) yet: the batches so far hold {too_few}.",
                 UninformativeScoreWarning,
                 stacklevel=3,
             )

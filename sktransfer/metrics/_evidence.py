@@ -87,13 +87,14 @@ class ProfiledEvidence:
         self.z = spectrum.mean_coordinates
         self.outside = spectrum.mean_residual
         self.square = spectrum.target_square
+        self.target_unit = spectrum.target_unit
         self.floor = noise_floor * self.square
         self.noise_floor = noise_floor
         self.n_directions = spectrum.rank + (self.outside > 0)
         self.trace = float(self.eigenvalues.sum() + self.n * (self.z @ self.z + self.outside))
 
     def range(self):
-        """Ends of u outside which the profiled evidence is monotone, or flat to 1e-12.
+        """Return the ends of u outside which the evidence is monotone, or flat to 1e-12.
 
         Below the lower end, gamma exceeds half the number of directions while n g is less than
         that (g <= tau / (smallest eigenvalue * noise_floor)). Above the upper end the features
@@ -304,6 +305,7 @@ def _describe(evidence, spectrum, best, best_u, n_iter):
     alpha = np.where(defined, np.inf, np.nan)
     beta = np.full(n_outputs, np.nan)
     beta[defined] = n / evidence.square[defined]
+    log_alpha = np.full(n_outputs, np.inf)
     gamma = np.where(defined, 0.0, np.nan)
     at_floor = np.zeros(n_outputs, dtype=bool)
     floor_share = np.zeros(n_outputs)
@@ -313,7 +315,7 @@ def _describe(evidence, spectrum, best, best_u, n_iter):
     if len(outputs):
         solved = evidence.solve(best_u[outputs], outputs)
         beta[outputs] = n / np.maximum(solved["energy"], evidence.floor[outputs])
-        alpha[outputs] = np.exp(best_u[outputs]) * beta[outputs] * spectrum.unit**2
+        log_alpha[outputs] = best_u[outputs] + np.log(beta[outputs])
         gamma[outputs] = solved["gamma"]
         at_floor[outputs] = solved["floored"]
         residual = solved["energy"] - np.exp(best_u[outputs]) * solved["norm"]
@@ -321,6 +323,13 @@ def _describe(evidence, spectrum, best, best_u, n_iter):
         floor_share[outputs] = np.where(solved["floored"], np.maximum(share, 0.0), 0.0)
         along[:, outputs] = solved["along"].T
         mean_factor[outputs] = solved["mean_factor"]
+    # From units to the original features and targets; what leaves the float range becomes 0 or inf.
+    log_unit = np.log(evidence.target_unit)
+    with np.errstate(over="ignore", under="ignore"):
+        finite = np.isfinite(log_alpha)
+        alpha[finite] = np.exp(log_alpha + 2 * (np.log(spectrum.unit) - log_unit))[finite]
+        beta = np.exp(np.log(beta) - 2 * log_unit)
+    best = best - log_unit
     return EvidenceMaximum(
         best, alpha, beta, gamma, at_floor, floor_share, along, mean_factor, n_iter
     )

@@ -16,7 +16,8 @@ class HScore(MomentMetric):
     H = tr(inv(cov(F)) cov(E[F | y])) [1]_, with population covariances in both places and the
     pseudo-inverse over the numerical rank r of the centred features. It lies in
     [0, min(n_classes - 1, r)], higher is better, and does not change under any invertible affine
-    map of the features. With shrinkage, cov(F) is replaced by
+    map of the features (as long as the condition number of the features, each divided by its
+    standard deviation, stays below about 1e6). With shrinkage, cov(F) is replaced by
     (1 - a) cov(F) + a tr(cov(F)) / D I and the covariance of the means is multiplied by 1 - a [2]_;
     the range stays, the invariance is to shifts, rotations and one common scale only.
 
@@ -105,6 +106,9 @@ class HScore(MomentMetric):
 
     def _score_moments(self):
         spectrum = self.moments_.spectrum
+        if self.shrinkage is None:
+            # The plain score does not depend on the scales of the columns; its digits should not.
+            spectrum = self.moments_.balanced_spectrum
         n, eigenvalues = spectrum.n_samples, spectrum.eigenvalues
         if self.shrinkage is None:
             shrinkage = 0.0
@@ -126,9 +130,8 @@ class HScore(MomentMetric):
         self.shrinkage_ = shrinkage
         self.chance_level_ = float((n_classes - 1) * weight.sum() / (n - 1))
         self.score_ = float(np.clip(explained @ weight, 0.0, most))
-        # Chance already reaches the maximum, or nothing is left to score.
         self.saturated_ = bool(
-            self.chance_level_ >= most * (1 - 1e-9) or not self.chance_level_ > 0
+            self.chance_level_ >= most * (1 - 1e-9) or shrinkage == 1 or n_classes == n
         )
         if self.saturated_:
             warnings.warn(self._reason(n, n_classes), UninformativeScoreWarning, stacklevel=4)

@@ -1,12 +1,7 @@
 """Several metrics on one candidate, sharing what can be shared."""
 
-import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_array, check_consistent_length
 
-from ..utils._sklearn import _check_sample_weight
-from ..utils._target import encode_target
-from ._moments import FeatureMoments
 from ._registry import get_metric, metric_name
 
 
@@ -89,24 +84,7 @@ class MetricInputs:
         """Gather the moments once for each reading of the target."""
         task = getattr(metric, "task", "auto")
         if task not in self._moments:
-            X = check_array(
-                self.features,
-                dtype=[np.float64, np.float32],
-                ensure_min_samples=2,
-                input_name="features",
-            )
-            y = check_array(
-                self.y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=2
-            )
-            check_consistent_length(X, y)
-            target = encode_target(y, tasks=metric.tasks, name=type(metric).__name__, task=task)
-            weight = self.sample_weight
-            if weight is not None:
-                weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-                kept = weight > 0
-                if not kept.all():
-                    X, target, weight = X[kept], target.take(kept), weight[kept]
-            self._moments[task] = FeatureMoments.from_arrays(X, target, weight, copy=False)
+            self._moments[task] = metric._gather_moments(self.features, self.y, self.sample_weight)
         return self._moments[task]
 
 

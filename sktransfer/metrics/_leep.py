@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..exceptions import ProbabilityNormalizationWarning
 from ..utils._sklearn import Interval
+from ..utils._target import as_labels, as_target_array
 from ._base import TransferabilityMetric
 
 # Elements of a block of gathered conditional probabilities (16 MiB).
@@ -158,26 +159,32 @@ class LEEP(_SourceOutputMetric):
     def _probabilities(self, X):
         """Return rows that sum to one, as float64."""
         X = X.astype(np.float64)
-        if self.from_logits:
+        # Numbers at the ends of the float range may overflow to infinities that mean what they say.
+        with np.errstate(over="ignore", divide="ignore"):
+            if not self.from_logits:
+                self._check_sums(X)
+                X[X.max(axis=1) == 0] = 1.0
+                # Dividing by the largest entry first keeps sums of huge or subnormal rows finite.
+                X /= X.max(axis=1, keepdims=True)
+                if self.temperature == 1:
+                    X /= X.sum(axis=1, keepdims=True)
+                    return X
+                X = np.log(X)
+            X -= X.max(axis=1, keepdims=True)
             X /= self.temperature
-            return softmax(X, axis=1)
+        return softmax(X, axis=1)
+
+    def _check_sums(self, X):
         sums = X.sum(axis=1)
-        off = np.abs(sums - 1) > _SUM_TOLERANCE
+        off = ~(np.abs(sums - 1) <= _SUM_TOLERANCE)
         if off.any():
             warnings.warn(
                 f"{int(off.sum())} of {len(X)} rows given to LEEP as probabilities do not sum to 1 "
                 f"(row {int(np.flatnonzero(off)[0])} sums to {sums[off][0]:.6g}); they were "
                 "normalised. For logits set from_logits=True.",
                 ProbabilityNormalizationWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
-        X[sums == 0] = 1.0
-        # Dividing by the largest entry first keeps sums of huge or subnormal numbers finite.
-        X /= X.max(axis=1, keepdims=True)
-        if self.temperature != 1:
-            X **= 1 / self.temperature
-        X /= X.sum(axis=1, keepdims=True)
-        return X
 
     def _fit(self, X, target, sample_weight):
         theta = self._probabilities(X)
@@ -198,19 +205,18 @@ class LEEP(_SourceOutputMetric):
         """
         if self.n_permutations == 0:
             return np.nan
-        marginal = theta.T @ weight / weight.sum()
-        keys = [np.round(theta @ marginal, 10), np.round(np.einsum("ij,ij->i", theta, theta), 10)]
-        # Equal rows with different labels are ordered by what else has the label.
-        labelled = np.bincount(codes, weights=weight * keys[0]) / np.bincount(codes, weights=weight)
-        order = np.lexsort((weight, np.round(labelled, 10)[codes], keys[1], keys[0]))
-        codes = codes[order]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
+        # A projection tells apart all rows that differ; equal rows may change places.
+        projection = np.random.default_rng(0).normal(size=theta.shape[1])
+        order = np.lexsort((weight, np.round(theta @ projection, 10)))
+        # Only the class sizes matter to a permutation, so the classes are put in their order.
+        sizes = np.sort(np.bincount(codes))
+        labels = np.repeat(np.arange(len(sizes)), sizes)
         rng = np.random.default_rng(self.seed_)
-        scores = [
-            _empirical_predictor(theta, rng.permutation(codes)[back], weight)[1]
-            for _ in range(self.n_permutations)
-        ]
+        scores = []
+        for _ in range(self.n_permutations):
+            permuted = np.empty_like(labels)
+            permuted[order] = rng.permutation(labels)
+            scores.append(_empirical_predictor(theta, permuted, weight)[1])
         return float(np.mean(scores))
 
     def predict_proba(self, X):
@@ -234,6 +240,8 @@ class LEEP(_SourceOutputMetric):
 
 def _drawn_seed(random_state):
     """Return the seed that a random state stands for, drawing one if it is not a number."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -315,7 +323,9 @@ class NCE(_SourceOutputMetric):
         if not hasattr(X, "shape"):
             X = np.asarray(X)
         if len(X.shape) == 1:
-            X = check_array(X, ensure_2d=False, dtype=None, ensure_min_samples=0)
+            X = check_array(as_target_array(X), ensure_2d=False, dtype=None, ensure_min_samples=0)
+            if X.dtype.kind == "O":
+                X = as_labels(X, "X, the source labels for NCE,")
             if X.dtype.kind == "f":
                 raise ValueError(
                     "NCE takes hard source labels as a 1-D array of integers or strings, or a "

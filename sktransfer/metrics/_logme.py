@@ -11,7 +11,6 @@ from ..utils._sklearn import Interval, StrOptions
 from ._base import MomentMetric
 from ._evidence import maximize_evidence
 
-
 # Share of directions at the noise floor from which on the floor decides the score.
 _FLOOR_SHARE = 1e-3
 
@@ -37,7 +36,7 @@ class LogME(MomentMetric):
     tol : float, default=1e-8
         Certified bound, in nats per sample and output, on what the global maximum could exceed the
         value found.
-    noise_floor : float, default=1e-10
+    noise_floor : float in [1e-30, 1), default=1e-10
         Lower bound of the noise variance 1 / beta, relative to the mean square of the output.
         Without it, features that fit an output exactly would have an infinite beta, and with fewer
         directions than samples an infinite evidence. With full row rank (n_samples <= n_features)
@@ -123,12 +122,13 @@ class LogME(MomentMetric):
         "gamma_",
         "noise_floor_active_",
         "n_iter_",
+        "classes_",
         "coef_",
     )
 
     _parameter_constraints: dict = {
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "noise_floor": [Interval(Real, 0, 1, closed="neither")],
+        "noise_floor": [Interval(Real, 1e-30, 1, closed="left")],
         "task": [StrOptions({"auto", "classification", "multilabel", "regression"})],
     }
 
@@ -160,8 +160,7 @@ class LogME(MomentMetric):
             spectrum = self.moments_.spectrum
             maximum = maximize_evidence(spectrum, tol=self.tol, noise_floor=self.noise_floor)
             self.coef_ = spectrum.to_feature_space(maximum.along, maximum.mean_factor)
-            if self._owns_moments:
-                self.moments_.detach()
+            self.moments_.detach()
             return self.coef_
         return super().__getattr__(name)
 

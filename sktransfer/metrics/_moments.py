@@ -1,23 +1,12 @@
 """Mergeable statistics of features and target, on which a family of metrics is built."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..utils._target import Target, encode_target
-from ._spectrum import decompose_rows, decompose_scatter
-
-# Elements of a block that is converted to float64 at a time (16 MiB): temporaries stay small
-# beside the features, and the block stays in cache for the passes made over it.
-_BLOCK_ELEMENTS = 2**21
-
-
-def row_blocks(n_rows, n_columns):
-    """Yield slices that cut a matrix into row blocks of bounded size."""
-    step = max(64, _BLOCK_ELEMENTS // max(1, n_columns))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
+from ._second_moments import SecondMoments
+from ._spectrum import column_variances, decompose_rows, decompose_scatter
 
 
 @dataclass(frozen=True)
@@ -94,8 +83,9 @@ class FeatureMoments:
         self.classes = None
         self._batches = []
         self._dense = None
+        self._dense_is_shared = False
         self._resolution = 0.0
-        self._spectrum = None
+        self._spectra = {}
 
     # ------------------------------------------------------------------ building
 
@@ -159,7 +149,7 @@ class FeatureMoments:
                 f"shape {X.shape} and {target.n_samples} targets."
             )
         self._extend_outputs(target)
-        self._spectrum = None
+        self._spectra = {}
         self._resolution = max(self._resolution, _resolution(X.dtype))
         self.n_samples += len(X)
         self.total_weight += float(len(X) if sample_weight is None else sample_weight.sum())
@@ -168,6 +158,7 @@ class FeatureMoments:
             self._batches.append(batch.owned() if copy else batch)
             return self
         self._densify()
+        self._own_dense()
         self._dense.add_rows(X, target, sample_weight, self._code_map(target))
         return self
 
@@ -194,6 +185,7 @@ class FeatureMoments:
         union = np.union1d(self.classes, target.classes)
         if len(union) > len(self.classes):
             if self._dense is not None:
+                self._own_dense()
                 self._dense.insert_outputs(np.searchsorted(union, self.classes), len(union))
             self.classes = union
 
@@ -211,7 +203,7 @@ class FeatureMoments:
     def _densify(self):
         """Turn kept rows into second moments."""
         if self._dense is None:
-            self._dense = _DenseMoments(self.n_features, self.n_outputs)
+            self._dense = SecondMoments(self.n_features, self.n_outputs)
         batches, self._batches = self._batches, []
         for batch in batches:
             self._dense.add_rows(
@@ -239,12 +231,13 @@ class FeatureMoments:
             if two.n_samples:
                 one._extend_outputs(two._labels_only())
         total._densify()
+        total._own_dense()
         addend._densify()
         total._dense.add_moments(addend._dense)
         total.n_samples += addend.n_samples
         total.total_weight += addend.total_weight
         total._resolution = max(total._resolution, addend._resolution)
-        total._spectrum = None
+        total._spectra = {}
         return total
 
     def _labels_only(self):
@@ -254,46 +247,84 @@ class FeatureMoments:
         return Target(self.task, outputs=np.empty((0, self._n_outputs)))
 
     def copy(self):
-        """Return moments that can be updated without changing these."""
+        """Return moments that can be updated without changing these.
+
+        Returns
+        -------
+        moments : FeatureMoments
+            A copy; large matrices are shared until one of the two changes.
+        """
         twin = FeatureMoments.__new__(FeatureMoments)
+        self._dense_is_shared = self._dense is not None
         twin.__dict__.update(self.__dict__)
         twin._batches = list(self._batches)
-        twin._dense = None if self._dense is None else self._dense.copy()
+        twin._spectra = dict(self._spectra)
         return twin
 
+    def _own_dense(self):
+        """Make the second moments this object's own before they are changed."""
+        if self._dense_is_shared:
+            self._dense = self._dense.copy()
+            self._dense_is_shared = False
+
     def detach(self):
-        """Drop the memoised decomposition and copy rows that belong to the caller.
+        """Drop the memoised decompositions and copy rows that belong to the caller.
 
         Returns
         -------
         self : FeatureMoments
             The same moments.
         """
-        self._spectrum = None
+        self._spectra = {}
         self._batches = [batch.owned() for batch in self._batches]
         return self
 
     def __getstate__(self):
-        return {**self.__dict__, "_spectrum": None}
+        return {**self.__dict__, "_spectra": {}}
 
     # ------------------------------------------------------------------ reading
 
     @property
     def spectrum(self):
         """The decomposition of the centred features, computed once."""
-        if self._spectrum is None:
-            if self.n_samples == 0:
-                raise ValueError("No samples were added to these moments yet.")
+        return self._decompose(None)
+
+    @property
+    def balanced_spectrum(self):
+        """The decomposition with ill-scaled columns divided by their standard deviations.
+
+        The same as `spectrum` while the standard deviations lie within a factor of 1,000 of each
+        other, where the scales cost no digits.
+        """
+        variance = self._column_variances()
+        positive = variance[variance > 0]
+        if not len(positive) or positive.max() <= 1e6 * positive.min():
+            return self.spectrum
+        # Powers of two keep the features exact.
+        deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
+        return self._decompose(2.0 ** np.round(np.log2(deviation)))
+
+    def _decompose(self, column_scale):
+        if self.n_samples == 0:
+            raise ValueError("No samples were added to these moments yet.")
+        kind = "raw" if column_scale is None else "balanced"
+        if kind not in self._spectra:
             if self._dense is None:
-                X, columns, weights = self._kept_rows()
-                self._spectrum = decompose_rows(
-                    X, columns, weights, self.total_weight, self._resolution
+                self._spectra[kind] = decompose_rows(
+                    *self._kept_rows(), self._resolution, column_scale
                 )
             else:
-                self._spectrum = decompose_scatter(
-                    self._dense, self.n_samples, self.total_weight, self._resolution
+                self._spectra[kind] = decompose_scatter(
+                    self._dense, self.n_samples, self._resolution, column_scale
                 )
-        return self._spectrum
+        return self._spectra[kind]
+
+    def _column_variances(self):
+        """Variances of the columns, in a common unit."""
+        if self._dense is not None:
+            return self._dense.column_variances()
+        X, _, weights = self._kept_rows()
+        return column_variances(X, weights)
 
     def _kept_rows(self):
         """Return the kept rows, their target columns and their weights as single arrays."""
@@ -321,154 +352,3 @@ class FeatureMoments:
 def _resolution(dtype):
     """Relative spacing of the numbers that the features were stored in."""
     return float(np.finfo(dtype if np.dtype(dtype).kind == "f" else np.float64).eps)
-
-
-class _DenseMoments:
-    """Second moments about a shift, in units of a power of two.
-
-    With x = (row - shift) / unit and t the target columns less ``target_shift``, these are the
-    weighted sums over the samples of 1, x, t, x xᵀ, t xᵀ, t², ||x||⁴ and ||x||² x.
-    """
-
-    def __init__(self, n_features, n_outputs):
-        self.shift = None
-        self.unit = 1.0
-        self.target_shift = None
-        self.weight = 0.0
-        self.sum_x = np.zeros(n_features)
-        self.sum_t = np.zeros(n_outputs)
-        self.scatter = np.zeros((n_features, n_features))
-        self.cross = np.zeros((n_outputs, n_features))
-        self.sum_tt = np.zeros(n_outputs)
-        self.fourth = 0.0
-        self.third = np.zeros(n_features)
-
-    def copy(self):
-        twin = _DenseMoments.__new__(_DenseMoments)
-        twin.__dict__.update(
-            {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.__dict__.items()}
-        )
-        return twin
-
-    def insert_outputs(self, positions, n_outputs):
-        """Move the outputs to new positions among more of them."""
-        for name in ("sum_t", "cross", "sum_tt", "target_shift"):
-            old = getattr(self, name)
-            if old is not None:
-                new = np.zeros((n_outputs, *old.shape[1:]))
-                new[positions] = old
-                setattr(self, name, new)
-
-    def _start(self, X, target, n_outputs):
-        """Choose shift and unit from the first rows."""
-        first = X[: min(len(X), 1024)]
-        self.shift = first.mean(axis=0, dtype=np.float64)
-        # The rounded mean of equal numbers may differ from them: constant columns must become 0.
-        constant = (first == first[0]).all(axis=0)
-        self.shift[constant] = first[0][constant]
-        size = float(np.abs(first - self.shift).max(initial=0.0))
-        if size == 0.0:
-            size = float(np.abs(self.shift).max(initial=0.0)) or 1.0
-        self.unit = 2.0 ** round(math.log2(size))
-        self.target_shift = np.zeros(n_outputs)
-        if target.task == "regression":
-            self.target_shift = target.outputs[: len(first)].mean(axis=0)
-
-    def add_rows(self, X, target, sample_weight, code_map):
-        if self.shift is None:
-            self._start(X, target, len(self.sum_t))
-        for rows in row_blocks(len(X), X.shape[1]):
-            x = np.subtract(X[rows], self.shift, dtype=np.float64)
-            x /= self.unit
-            columns = target.columns(rows)
-            if code_map is not None:
-                columns, given = np.zeros((len(columns), len(self.sum_t))), columns
-                columns[:, code_map] = given
-            else:
-                columns = columns - self.target_shift
-            self._add_block(x, columns, None if sample_weight is None else sample_weight[rows])
-
-    def _add_block(self, x, t, w):
-        squares = np.einsum("ij,ij->i", x, x)
-        if w is None:
-            self.weight += len(x)
-            self.fourth += float(squares @ squares)
-            self.third += squares @ x
-        else:
-            self.weight += float(w.sum())
-            self.fourth += float((w * squares) @ squares)
-            self.third += (w * squares) @ x
-            root = np.sqrt(w)[:, None]
-            weighted_t = t * w[:, None]
-            self.sum_x += w @ x
-            self.sum_t += weighted_t.sum(axis=0)
-            self.sum_tt += np.einsum("ij,ij->j", weighted_t, t)
-            self.cross += weighted_t.T @ x
-            x *= root
-            self.scatter += x.T @ x
-            return
-        self.sum_x += x.sum(axis=0)
-        self.sum_t += t.sum(axis=0)
-        self.sum_tt += np.einsum("ij,ij->j", t, t)
-        self.cross += t.T @ x
-        self.scatter += x.T @ x
-
-    def add_moments(self, other):
-        """Add moments that may have another shift and unit."""
-        if other.shift is None:
-            return
-        if self.shift is None:
-            self.__dict__.update(other.copy().__dict__)
-            return
-        other = other.copy()
-        other._rescale(self.unit)
-        other._translate(
-            (other.shift - self.shift) / self.unit, other.target_shift - self.target_shift
-        )
-        for name in ("weight", "sum_x", "sum_t", "scatter", "cross", "sum_tt", "fourth", "third"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def _rescale(self, unit):
-        factor = self.unit / unit
-        self.unit = unit
-        self.sum_x *= factor
-        self.cross *= factor
-        self.scatter *= factor**2
-        self.third *= factor**3
-        self.fourth *= factor**4
-
-    def fourth_about(self, point):
-        """Sum of ``||x - point||**4`` over the samples."""
-        square = float(point @ point)
-        return (
-            self.fourth
-            - 4 * float(self.third @ point)
-            + 4 * float(point @ (self.scatter @ point))
-            + 2 * square * float(np.trace(self.scatter))
-            - 4 * square * float(self.sum_x @ point)
-            + square**2 * self.weight
-        )
-
-    def _translate(self, delta, target_delta):
-        """Replace x by x + delta and t by t + target_delta in all sums."""
-        self.fourth = self.fourth_about(-delta)
-        along = self.scatter @ delta
-        square = float(delta @ delta)
-        trace = float(np.trace(self.scatter))
-        linear = float(self.sum_x @ delta)
-        self.third = (
-            self.third
-            + delta * (trace + 2 * linear + square * self.weight)
-            + 2 * along
-            + square * self.sum_x
-        )
-        self.scatter += np.outer(delta, self.sum_x)
-        self.scatter += np.outer(self.sum_x + self.weight * delta, delta)
-        self.sum_tt = self.sum_tt + 2 * target_delta * self.sum_t + self.weight * target_delta**2
-        self.cross = (
-            self.cross
-            + np.outer(target_delta, self.sum_x)
-            + np.outer(self.sum_t + self.weight * target_delta, delta)
-        )
-        self.sum_x = self.sum_x + self.weight * delta
-        self.sum_t = self.sum_t + self.weight * target_delta

@@ -15,6 +15,13 @@ from scipy import linalg
 _BLOCK_ELEMENTS = 2**20
 
 
+def power_of_two(size):
+    """Return the power of two nearest to positive numbers, 1 for 0; scaling by it is exact."""
+    size = np.asarray(size, dtype=np.float64)
+    exponent = np.round(np.log2(np.where(size > 0, size, 1.0)))
+    return np.ldexp(1.0, np.clip(exponent, -1022, 1023).astype(int))[()]
+
+
 @dataclass(frozen=True)
 class CenteredSpectrum:
     """Directions of the centred features, and mean and target along them.
@@ -45,6 +52,8 @@ class CenteredSpectrum:
         Weighted sums of the target columns; for labels the class sizes.
     target_square : ndarray of shape (n_outputs,)
         Weighted sums of the squared target columns.
+    target_unit : ndarray of shape (n_outputs,)
+        Units of the target columns (1 for labels).
     mean_coordinates : ndarray of shape (r,)
         Vᵀ m.
     mean_residual : float
@@ -62,6 +71,7 @@ class CenteredSpectrum:
     target_residual: np.ndarray
     target_sum: np.ndarray
     target_square: np.ndarray
+    target_unit: np.ndarray
     mean_coordinates: np.ndarray
     mean_residual: float
     _mean: np.ndarray = field(repr=False)
@@ -88,7 +98,9 @@ class CenteredSpectrum:
             Coefficients in units of one over the features.
         """
         outside = self._mean - self._right(self.mean_coordinates[:, None])[:, 0]
-        return (self._right(along).T + np.outer(mean_factor, outside)) / self.unit
+        coef = self._right(along).T + np.outer(mean_factor, outside)
+        with np.errstate(over="ignore"):
+            return coef * (self.target_unit / self.unit)[:, None]
 
 
 def _rank_tolerance(top, dimension, n_samples, n_features, mean_square, resolution):
@@ -107,33 +119,40 @@ def _clean_mean_residual(residual, mean_square_norm, n_samples, n_features, tole
     return 0.0 if n_samples * residual <= max(tolerance, n_samples * rounding) else residual
 
 
-def decompose_scatter(moments, n_samples, total_weight, resolution):
+def decompose_scatter(moments, n_samples, resolution, column_scale=None):
     """Decompose second moments; for more samples than features.
 
     Parameters
     ----------
-    moments : _DenseMoments
+    moments : SecondMoments
         The moments about their shift.
     n_samples : int
         Number of samples.
-    total_weight : float
-        Sum of their weights.
     resolution : float
         Relative spacing of the numbers that the features were stored in.
+    column_scale : ndarray of shape (n_features,), default=None
+        Divides the columns (in units of the moments) before they are decomposed.
 
     Returns
     -------
     spectrum : CenteredSpectrum
         The decomposition.
     """
+    total_weight = moments.weight
     factor = n_samples / total_weight
     n_features = len(moments.sum_x)
     offset = moments.sum_x / total_weight
-    mean = moments.shift / moments.unit + offset
+    mean = moments.shift + offset
+    cross = factor * (moments.cross - np.outer(moments.sum_t, offset))
 
     # Centre in place in the triangle that the eigensolver reads: one matrix beside the moments.
     scatter = np.array(moments.scatter, order="F")
     scatter = linalg.blas.dsyr(-total_weight, offset, a=scatter, lower=1, overwrite_a=1)
+    if column_scale is not None:
+        scatter /= column_scale
+        scatter /= column_scale[:, None]
+        cross /= column_scale
+        mean = mean / column_scale
     eigenvalues, vectors = linalg.eigh(
         scatter, lower=True, overwrite_a=True, check_finite=False, driver="evd"
     )
@@ -147,7 +166,6 @@ def decompose_scatter(moments, n_samples, total_weight, resolution):
     vectors = vectors[:, ::-1][:, :rank]
     kept = eigenvalues[:rank]
 
-    cross = factor * (moments.cross - np.outer(moments.sum_t, offset))
     loadings = (vectors.T @ cross.T) / np.sqrt(kept)[:, None]
     centred_square = factor * (moments.sum_tt - moments.sum_t**2 / total_weight)
     target_sum = factor * (moments.sum_t + total_weight * moments.target_shift)
@@ -165,6 +183,7 @@ def decompose_scatter(moments, n_samples, total_weight, resolution):
         target_residual=np.maximum(centred_square - np.einsum("rc,rc->c", loadings, loadings), 0.0),
         target_sum=target_sum,
         target_square=np.maximum(centred_square, 0.0) + target_sum**2 / n_samples,
+        target_unit=moments.target_unit,
         mean_coordinates=coordinates,
         mean_residual=_clean_mean_residual(
             float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance
@@ -177,34 +196,45 @@ def decompose_scatter(moments, n_samples, total_weight, resolution):
 class _CentredRows:
     """Weighted centred rows, made block by block of columns so that no copy is ever whole."""
 
-    def __init__(self, X, sample_weight):
+    def __init__(self, X, sample_weight, column_scale):
         self.X = X
         n_samples = len(X)
         w = np.ones(n_samples) if sample_weight is None else np.asarray(sample_weight, float)
         self.share = w / w.sum()
         self.root = np.sqrt(n_samples * self.share)[:, None]
-        self.mean = np.empty(X.shape[1])
+        self.column_scale = column_scale
+        # A first unit brings numbers at the ends of the float range to where they can be summed.
+        first_unit = power_of_two(
+            max(float(np.abs(X[:, c]).max(initial=0.0)) for c in self.column_blocks())
+        )
+        self.unit = first_unit
+        self.mean = np.zeros(X.shape[1])
         size = 0.0
         for columns in self.column_blocks():
-            block = X[:, columns]
-            mean = self.share @ block.astype(np.float64, copy=False)
+            block = self._scaled(columns)
+            mean = self.share @ block
             # The rounded mean of equal numbers may differ from them: constants must become 0.
             constant = (block == block[0]).all(axis=0)
             mean[constant] = block[0][constant]
             self.mean[columns] = mean
             size = max(size, float(np.abs(block - mean).max(initial=0.0)))
-        if size == 0.0:
-            size = float(np.abs(self.mean).max(initial=0.0)) or 1.0
-        self.unit = 2.0 ** np.round(np.log2(size))
-        self.mean /= self.unit
+        second_unit = power_of_two(size or np.abs(self.mean).max(initial=0.0))
+        self.unit = first_unit * second_unit
+        self.mean /= second_unit
 
     def column_blocks(self):
         step = max(16, _BLOCK_ELEMENTS // len(self.X))
         for start in range(0, self.X.shape[1], step):
             yield slice(start, min(start + step, self.X.shape[1]))
 
+    def _scaled(self, columns):
+        block = self.X[:, columns].astype(np.float64) / self.unit
+        if self.column_scale is not None:
+            block /= self.column_scale[columns]
+        return block
+
     def block(self, columns):
-        rows = np.divide(self.X[:, columns], self.unit, dtype=np.float64)
+        rows = self._scaled(columns)
         rows -= self.mean[columns]
         rows *= self.root
         return rows
@@ -217,7 +247,15 @@ class _CentredRows:
         return product
 
 
-def decompose_rows(X, targets, sample_weight, total_weight, resolution):
+def column_variances(X, sample_weight):
+    """Weighted variances of the columns of kept rows, in a common unit."""
+    rows = _CentredRows(X, sample_weight, None)
+    return np.concatenate(
+        [np.square(rows.block(columns)).sum(axis=0) for columns in rows.column_blocks()]
+    ) / len(X)
+
+
+def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
     """Decompose kept rows through their Gram matrix; for at most as many samples as features.
 
     Parameters
@@ -228,10 +266,10 @@ def decompose_rows(X, targets, sample_weight, total_weight, resolution):
         Target columns.
     sample_weight : ndarray of shape (n_samples,) or None
         Positive weights.
-    total_weight : float
-        Sum of the weights.
     resolution : float
         Relative spacing of the numbers that the features were stored in.
+    column_scale : ndarray of shape (n_features,), default=None
+        Divides the columns before they are decomposed.
 
     Returns
     -------
@@ -239,7 +277,7 @@ def decompose_rows(X, targets, sample_weight, total_weight, resolution):
         The decomposition.
     """
     n_samples, n_features = X.shape
-    rows = _CentredRows(X, sample_weight)
+    rows = _CentredRows(X, sample_weight, column_scale)
     mean, root = rows.mean, rows.root
     gram = np.zeros((n_samples, n_samples))
     along_mean = np.zeros(n_samples)
@@ -264,6 +302,8 @@ def decompose_rows(X, targets, sample_weight, total_weight, resolution):
     kept = eigenvalues[:rank]
     sigma = np.sqrt(kept)
 
+    target_unit = power_of_two(np.abs(targets).max(axis=0, initial=0.0))
+    targets = targets / target_unit
     target_mean = rows.share @ targets
     centred = root * (targets - target_mean)
     loadings = left.T @ centred
@@ -289,6 +329,7 @@ def decompose_rows(X, targets, sample_weight, total_weight, resolution):
         target_residual=target_residual,
         target_sum=target_sum,
         target_square=centred_square + target_sum**2 / n_samples,
+        target_unit=target_unit,
         mean_coordinates=coordinates,
         mean_residual=_clean_mean_residual(
             float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance

@@ -1,10 +1,19 @@
 """What a target ``y`` is: its task, its classes, and the output columns a linear model predicts."""
 
+import numbers
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
-__all__ = ["Target", "encode_target"]
+from ..exceptions import AmbiguousTargetWarning
+from ._sklearn import _check_sample_weight
+
+__all__ = ["Target", "as_labels", "as_target_array", "check_weights", "encode_target"]
+
+# Larger positive weights, or smaller ones than its inverse, would leave float64 when squared.
+_LARGEST_WEIGHT = 1e100
 
 TASKS = ("classification", "multilabel", "regression")
 
@@ -107,14 +116,14 @@ def encode_target(y, *, tasks, name, task="auto"):
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.dtype.kind == "O":
-        y = _plain_array(y, name)
+        y = as_labels(y, f"The target y for {name}")
     detected, seen = _detect_task(y)
-    if task == "auto":
+    guessed = task == "auto"
+    if guessed:
         task = detected
     if task not in tasks:
         raise ValueError(
-            f"{name} is defined for {' and '.join(tasks)} targets; "
-            f"got a {task} target y ({seen})."
+            f"{name} is defined for {' and '.join(tasks)} targets; got a {task} target y ({seen})."
         )
     if task == "classification":
         if detected != "classification":
@@ -123,10 +132,19 @@ def encode_target(y, *, tasks, name, task="auto"):
                 f"of labels; got {seen}."
             )
         classes, codes = np.unique(y, return_inverse=True)
+        if guessed and y.dtype.kind == "f" and len(classes) > max(len(y) / 2, 2):
+            warnings.warn(
+                f"The target y for {name} holds whole floats with {len(classes)} distinct values "
+                f"in {len(y)} samples and is read as class labels; for a regression use "
+                "LogME(task='regression'), for labels integers.",
+                AmbiguousTargetWarning,
+                stacklevel=2,
+            )
         return Target(task, classes=classes, codes=codes.astype(np.intp, copy=False))
     if task == "multilabel" and detected != "multilabel":
         raise ValueError(
-            f"A multilabel target y for {name} must have two or more columns of 0 and 1; got {seen}."
+            f"A multilabel target y for {name} must have two or more columns of 0 and 1; "
+            f"got {seen}."
         )
     if y.dtype.kind not in "biuf":
         raise ValueError(f"A {task} target y for {name} must hold numbers; got dtype {y.dtype}.")
@@ -134,22 +152,102 @@ def encode_target(y, *, tasks, name, task="auto"):
     return Target(task, outputs=outputs.reshape(len(outputs), -1))
 
 
-def _plain_array(y, name):
-    """Give an object array of strings or numbers its natural dtype."""
-    kinds = {
-        "strings" if isinstance(v, str) else "bytes" if isinstance(v, bytes) else "numbers"
-        for v in y.ravel()
-    }
+def as_target_array(y):
+    """Refuse or convert what scikit-learn's own validation of ``y`` does not know.
+
+    Parameters
+    ----------
+    y : array-like
+        A target as the caller gave it.
+
+    Returns
+    -------
+    y : array-like
+        The same, or strings of variable width as an ordinary string array.
+    """
+    if sparse.issparse(y):
+        raise TypeError("The target y must be a dense array; got a sparse one. Use y.toarray().")
+    if getattr(getattr(y, "dtype", None), "kind", None) == "T":
+        return np.array(np.asarray(y).tolist())
+    return y
+
+
+def as_labels(values, what):
+    """Give an object array of strings or numbers its natural dtype.
+
+    Parameters
+    ----------
+    values : ndarray of dtype object
+        Labels.
+    what : str
+        What they are, for messages.
+
+    Returns
+    -------
+    labels : ndarray
+        The labels with a string or numeric dtype.
+
+    Raises
+    ------
+    ValueError
+        If they are of several types, or neither strings nor numbers.
+    """
+    kinds = {_kind(value) for value in values.ravel()}
     if len(kinds) > 1:
         raise ValueError(
-            f"The target y for {name} mixes {' and '.join(sorted(kinds))}; "
-            "labels must all be of one type."
+            f"{what} mixes {' and '.join(sorted(kinds))}; labels must all be of one type."
         )
-    if kinds == {"strings"}:
-        return y.astype(str)
-    if kinds == {"bytes"}:
-        return y.astype(bytes)
-    try:
-        return np.asarray(y.tolist())
-    except ValueError as error:
-        raise ValueError(f"The target y for {name} is not an array of labels: {error}") from error
+    (kind,) = kinds
+    if kind == "strings":
+        return values.astype(str)
+    if kind == "bytes":
+        return values.astype(bytes)
+    if kind == "numbers":
+        return np.array(values.tolist()).reshape(values.shape)
+    raise ValueError(f"{what} must hold strings or numbers; got values of type {kind}.")
+
+
+def _kind(value):
+    if isinstance(value, str):
+        return "strings"
+    if isinstance(value, bytes):
+        return "bytes"
+    if isinstance(value, numbers.Number | np.bool_):
+        return "numbers"
+    return type(value).__name__
+
+
+def check_weights(sample_weight, X, target, *, relative=True):
+    """Check weights and leave out the rows whose weight is zero.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,) or None
+        Non-negative weights.
+    X : ndarray of shape (n_samples, n_features)
+        The rows.
+    target : Target
+        Their target.
+    relative : bool, default=True
+        Whether only the ratios of these weights matter, so that equal weights are no weights.
+
+    Returns
+    -------
+    X, target, sample_weight
+        The rows of positive weight, their target and their weights (None for no weights).
+    """
+    if sample_weight is None:
+        return X, target, None
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = weight > 0
+    extreme = kept & ((weight > _LARGEST_WEIGHT) | (weight < 1 / _LARGEST_WEIGHT))
+    if extreme.any():
+        raise ValueError(
+            f"sample_weight must be 0 or between {1 / _LARGEST_WEIGHT:g} and {_LARGEST_WEIGHT:g}; "
+            f"got {weight[extreme][0]:g}."
+        )
+    if not kept.all():
+        X, target, weight = X[kept], target.take(kept), weight[kept]
+    if relative and (weight == weight[0]).all():
+        weight = None
+    return X, target, weight
