@@ -54,11 +54,9 @@ class TransferabilityMetric(BaseEstimator):
 
     def _validate_features(self, X, y, **check_params):
         """Check X and y together; metrics with other inputs override this."""
-        # Sums at the ends of the float range, which the check for infinities takes, may overflow.
-        with np.errstate(over="ignore", invalid="ignore"):
-            return validate_data(
-                self, X, y, dtype=[np.float64, np.float32], multi_output=True, **check_params
-            )
+        return validate_data(
+            self, X, y, dtype=[np.float64, np.float32], multi_output=True, **check_params
+        )
 
     def _validate(
         self,
@@ -73,7 +71,9 @@ class TransferabilityMetric(BaseEstimator):
     ):
         """Return checked X, the encoded target and the weights, rows of weight zero removed."""
         y = as_target_array(y)
-        X, y = self._validate_features(X, y, reset=reset, ensure_min_samples=minimum_samples)
+        # Sums at the ends of the float range, which the check for infinities takes, may overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            X, y = self._validate_features(X, y, reset=reset, ensure_min_samples=minimum_samples)
         target = encode_target(
             y,
             tasks=self.tasks,

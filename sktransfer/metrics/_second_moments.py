@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._spectrum import power_of_two
+from ._spectrum import power_of_two, refine_unit
 
 # Elements of a block that is converted to float64 at a time (16 MiB): temporaries stay small
 # beside the features, and the block stays in cache for the passes made over it.
@@ -67,7 +67,7 @@ class SecondMoments:
         constant = (first == first[0]).all(axis=0)
         shift[constant] = first[0][constant]
         size = float(np.abs(first - shift).max(initial=0.0))
-        self.unit = largest * power_of_two(size or np.abs(shift).max(initial=0.0))
+        self.unit = refine_unit(largest, size or np.abs(shift).max(initial=0.0))
         self.shift = shift * (largest / self.unit)
         self.target_shift = np.zeros(len(self.sum_t))
         if target.task == "regression":

@@ -14,12 +14,23 @@ from scipy import linalg
 # Elements of a float64 block of kept rows (8 MiB).
 _BLOCK_ELEMENTS = 2**20
 
+_LARGEST_EXPONENT = 1000
+
 
 def power_of_two(size):
-    """Return the power of two nearest to positive numbers, 1 for 0; scaling by it is exact."""
+    """Return the power of two nearest to positive numbers, 1 for 0; scaling by it is exact.
+
+    It stays well inside the float range, so that a unit of a unit does too.
+    """
     size = np.asarray(size, dtype=np.float64)
     exponent = np.round(np.log2(np.where(size > 0, size, 1.0)))
-    return np.ldexp(1.0, np.clip(exponent, -1022, 1023).astype(int))[()]
+    return np.ldexp(1.0, np.clip(exponent, -_LARGEST_EXPONENT, _LARGEST_EXPONENT).astype(int))[()]
+
+
+def refine_unit(unit, size):
+    """Return the unit in which numbers of ``size`` units are about 1."""
+    with np.errstate(over="ignore"):
+        return power_of_two(min(unit * power_of_two(size), 2.0**_LARGEST_EXPONENT))
 
 
 @dataclass(frozen=True)
@@ -218,9 +229,8 @@ class _CentredRows:
             mean[constant] = block[0][constant]
             self.mean[columns] = mean
             size = max(size, float(np.abs(block - mean).max(initial=0.0)))
-        second_unit = power_of_two(size or np.abs(self.mean).max(initial=0.0))
-        self.unit = first_unit * second_unit
-        self.mean /= second_unit
+        self.unit = refine_unit(first_unit, size or np.abs(self.mean).max(initial=0.0))
+        self.mean /= self.unit / first_unit
 
     def column_blocks(self):
         step = max(16, _BLOCK_ELEMENTS // len(self.X))
