@@ -1,11 +1,13 @@
 """Pretrained networks as scikit-learn transformers: features and source probabilities."""
 
 try:
+    import PIL  # noqa: F401
+    import safetensors  # noqa: F401
     import torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "sktransfer.backbones needs torch, which comes with the extra: "
-        "pip install 'sktransfer[torch]'"
+        "sktransfer.backbones needs torch, safetensors and Pillow, which come with "
+        f"pip install 'sktransfer[torch]' ({error})."
     ) from error
 
 from sktransfer.backbones._cards import ModelCard

@@ -6,11 +6,11 @@ from numbers import Integral
 import torch
 from safetensors.torch import load
 
+from sktransfer.backbones._base import BaseTorchBackbone
 from sktransfer.backbones._cards import tiny_zoo_card, weights_path
 from sktransfer.backbones._classifier_layer import ClassifierLayer
 from sktransfer.backbones._images import ImagePreprocessing, input_kind
 from sktransfer.backbones._tiny_resnet import TinyResNet, initial_state
-from sktransfer.backbones._torch import BaseTorchBackbone
 from sktransfer.utils._sklearn import Interval
 
 __all__ = ["TinyZooBackbone"]

@@ -172,7 +172,9 @@ def load_npz_target(path):
         )
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
-    return Bunch(X=X, y=y, task=_task(y, keys[1], path), array_names=keys, n_constant=_count_constant(X))
+    return Bunch(
+        X=X, y=y, task=_task(y, keys[1], path), array_names=keys, n_constant=_count_constant(X)
+    )
 
 
 def _read_arrays(path):

@@ -301,7 +301,8 @@ def snapshot(network):
         "identities": {name: id(parameter) for name, parameter in network.named_parameters()},
         "requires_grad": {name: p.requires_grad for name, p in network.named_parameters()},
         "grads": {
-            name: None if p.grad is None else p.grad.clone() for name, p in network.named_parameters()
+            name: None if p.grad is None else p.grad.clone()
+            for name, p in network.named_parameters()
         },
         "attributes": {name: sorted(vars(layer)) for name, layer in network.named_modules()},
     }
@@ -404,11 +405,11 @@ def test_a_fitted_backbone_does_not_follow_further_training():
 def test_global_state_of_torch_is_left_as_it_was():
     state = torch.get_rng_state()
     flags = (torch.is_grad_enabled(), torch.get_num_threads(), torch.get_default_dtype())
-    numpy_state = np.random.get_state()[1].copy()
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002
     TorchBackbone(build_convnet, **UNIT).fit(IMAGES).extract(IMAGES)
     assert torch.equal(torch.get_rng_state(), state)
     assert flags == (torch.is_grad_enabled(), torch.get_num_threads(), torch.get_default_dtype())
-    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
 
 
 def test_input_is_not_changed_and_may_be_read_only():
@@ -475,6 +476,17 @@ def test_a_missing_device_is_an_error_and_auto_is_the_cpu():
     with pytest.raises(ValueError, match="torch sees no CUDA device"):
         TorchBackbone(nn.Identity(), device="cuda").fit(VECTORS)
     assert TorchBackbone(nn.Identity()).fit(VECTORS).device_.type == "cpu"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
+def test_a_pickle_from_a_machine_with_a_gpu_runs_without_one():
+    backbone = TorchBackbone(trained_convnet(), **UNIT).fit(IMAGES)
+    state = backbone.__getstate__()
+    state["device_"] = torch.device("cuda:0")
+    other = TorchBackbone.__new__(TorchBackbone)
+    other.__setstate__(state)
+    assert other.device_ == torch.device("cpu")
+    np.testing.assert_array_equal(other.transform(IMAGES), backbone.transform(IMAGES))
 
 
 @pytest.mark.gpu

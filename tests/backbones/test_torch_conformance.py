@@ -58,7 +58,7 @@ def test_a_network_object_as_parameter_passes_all_checks_but_a_digest():
     results = check_estimator(
         TorchBackbone(AnyWidth()), on_skip=None, on_fail=None, expected_failed_checks=reason
     )
-    by_status = {status: 0 for status in ("passed", "xfail")}
+    by_status = dict.fromkeys(("passed", "xfail"), 0)
     for result in results:
         by_status[result["status"]] += 1
     assert by_status == {"passed": 46, "xfail": 1}

@@ -28,7 +28,11 @@ def test_the_images_are_the_same_everywhere():
     """Rounding leaves one grey level of room to other versions of scipy."""
     coarse = (TARGET.images[::300].astype(int).sum(axis=(1, 2)) / 100).round().astype(int)
     assert coarse.tolist() == [300, 286, 326, 322, 280, 298]
-    assert sha256(TARGET.train_indices.astype("<i8").tobytes()).hexdigest().startswith("d36e3e9165963a56")
+    assert (
+        sha256(TARGET.train_indices.astype("<i8").tobytes())
+        .hexdigest()
+        .startswith("d36e3e9165963a56")
+    )
 
 
 def test_the_parts_are_fixed_stratified_and_disjoint():

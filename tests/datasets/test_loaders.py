@@ -138,7 +138,9 @@ def test_wrong_arrays(tmp_path, arrays, message):
 def test_python_objects_are_not_unpickled(tmp_path):
     path = tmp_path / "t.npz"
     np.savez(path, X=IMAGES, y=np.array([{"label": 1}] * 12))
-    with pytest.raises(ValueError, match="cannot be read: Object arrays cannot be loaded") as caught:
+    with pytest.raises(
+        ValueError, match="cannot be read: Object arrays cannot be loaded"
+    ) as caught:
         load_npz_target(path)
     assert str(path) in str(caught.value)
 
