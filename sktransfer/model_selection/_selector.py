@@ -234,7 +234,6 @@ class TransferabilitySelector(
         """
         return self._select(X, y, fit_params, "fit_transform")
 
-    @available_if(candidates_have("transform"))
     def transform(self, X):
         """Return the features that the best candidate extracts.
 
@@ -378,7 +377,7 @@ class TransferabilitySelector(
         candidates = self._validate_candidates()
         metrics = named_metrics(self.metric)
         for metric in metrics.values():
-            if hasattr(metric, "_validate_params"):
+            if hasattr(metric, "_parameter_constraints"):
                 metric._validate_params()
         deciding = self._check_refit(metrics)
         y_checked = check_target(X, y)

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks on the selector: all of them run, none skipped, none expected to fail."""
+"""scikit-learn's own checks on the selector: all run, none skipped, none expected to fail."""
 
 from functools import partial
 

@@ -1,0 +1,221 @@
+"""Extracted features kept between fits: found again if nothing changed, and only then."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+from joblib import Memory
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import sktransfer
+from sktransfer.model_selection import TransferabilitySelector
+from sktransfer.model_selection import _extraction as extraction
+
+X, Y = load_iris(return_X_y=True)
+
+
+class Net(TransformerMixin, BaseEstimator):
+    stateless = True
+    n_run = 0
+
+    def __init__(self, gain=1.0):
+        self.gain = gain
+
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        Net.n_run += len(X)
+        return np.tanh(np.asarray(X) * self.gain)
+
+    def extract(self, X):
+        features = self.transform(X)
+        return features, np.abs(features) / np.abs(features).sum(axis=1, keepdims=True)
+
+
+class Learner(Net):
+    stateless = False
+
+    def fit(self, X, y=None):
+        self.mean_ = np.mean(X, axis=0)
+        return super().fit(X, y)
+
+
+class Reader(Net):
+    def transform(self, X):
+        Net.n_run += len(X)
+        return np.array([[len(Path(path).read_text()), len(str(path))] for path in X], dtype=float)
+
+
+class Length(Net):
+    def transform(self, X):
+        Net.n_run += len(X)
+        return np.array([[len(word)] for word in X], dtype=float)
+
+
+@pytest.fixture(autouse=True)
+def none_run():
+    Net.n_run = 0
+
+
+def n_run(function, *arguments):
+    """How many samples a call ran through networks."""
+    before = Net.n_run
+    function(*arguments)
+    return Net.n_run - before
+
+
+@pytest.mark.parametrize("kind", [str, Memory, lambda path: path])
+def test_a_second_fit_runs_no_network(tmp_path, kind):
+    memory = Memory(tmp_path, verbose=0) if kind is Memory else kind(tmp_path)
+    given = [("net", Net()), ("learner", Learner(0.5)), ("pipe", make_pipeline(Net(2.0), PCA(2)))]
+    plain = TransferabilitySelector(given, ["logme", "leep"][:1], cv=3).fit(X, Y)
+    first = TransferabilitySelector(given, cv=3, memory=memory)
+    assert n_run(first.fit, X, Y) == 150 + 2 * (150 + 300)
+    again = TransferabilitySelector(given, cv=3, memory=memory)
+    assert n_run(again.fit, X.copy(), Y.copy()) == 0
+    assert plain.scores_ == first.scores_ == again.scores_
+    np.testing.assert_allclose(again.candidates_.learner.mean_, X.mean(axis=0))
+    np.testing.assert_array_equal(again.transform(X), first.transform(X))
+    # another number of splits runs only what must be fitted anew; another metric, nothing
+    assert n_run(again.set_params(cv=None).fit, X, Y) == 0
+    assert n_run(again.set_params(metric=["hscore", "logme"]).fit, X, Y) == 0
+
+
+def test_fit_transform_finds_the_features_too(tmp_path):
+    selector = TransferabilitySelector([("net", Net())], memory=tmp_path)
+    features = selector.fit_transform(X, Y)
+    assert n_run(selector.fit_transform, X, Y) == 0
+    np.testing.assert_array_equal(selector.fit_transform(X, Y), features)
+
+
+def test_whatever_changes_is_run_again(tmp_path):
+    def runs(candidate=None, data=X, y=Y, **params):
+        given = [("net", Net() if candidate is None else candidate)]
+        return n_run(TransferabilitySelector(given, memory=tmp_path, **params).fit, data, y)
+
+    assert runs() == 150
+    assert runs() == 0
+    moved = X.copy()
+    moved[7, 2] += 1e-9
+    assert runs(data=moved) == 150
+    assert runs(Net(gain=1.5)) == 150
+    assert runs(data=X[:140], y=Y[:140]) == 140
+    assert runs(data=X.astype(np.float32)) == 150
+    assert runs(metric="leep") == 150  # the source head was not run before
+    assert runs(metric="leep") == 0
+    assert runs(Learner()) == 150
+    assert runs(Learner(), y=Y[::-1]) == 150  # it might learn from the labels
+    assert runs() == runs(Learner()) == 0
+    with sklearn.config_context(transform_output="pandas"):
+        assert runs(Learner()) == 150
+
+
+def test_a_fitted_frozen_candidate_is_known_by_its_weights(tmp_path):
+    def runs(shift):
+        frozen = FrozenEstimator(Learner().fit(X + shift))
+        return n_run(TransferabilitySelector([("f", frozen)], memory=tmp_path).fit, X, Y)
+
+    assert [runs(0), runs(0), runs(1), runs(1)] == [150, 0, 150, 0]
+
+
+def test_a_new_version_does_not_trust_the_features_of_an_old_one(tmp_path, monkeypatch):
+    selector = TransferabilitySelector([("net", Net())], memory=tmp_path).fit(X, Y)
+    assert extraction.__version__ == sktransfer.__version__
+    monkeypatch.setattr(extraction, "__version__", "0.0.1")
+    assert n_run(selector.fit, X, Y) == 150
+
+
+def test_what_cannot_be_named_is_run_each_time(tmp_path):
+    calls = []
+
+    def shift(X):
+        calls.append(len(X))
+        return X - 1
+
+    given = [("local", FunctionTransformer(lambda X: shift(X)))]
+    selector = TransferabilitySelector(given, memory=tmp_path)
+    selector.fit(X, Y).fit(X, Y)
+    assert calls == [150, 150]
+
+
+def test_files_that_change_are_read_again(tmp_path):
+    paths = []
+    for i in range(20):
+        paths.append(tmp_path / f"{'x' * (i % 4)}{i}.txt")
+        paths[-1].write_text(str(i))
+
+    y = np.arange(20) % 2
+    selector = TransferabilitySelector([("reader", Reader())], memory=tmp_path / "cache")
+    for data in (paths, [str(path) for path in paths], np.array([str(path) for path in paths])):
+        selector.fit(data, y)
+        assert n_run(selector.fit, data, y) == 0
+        paths[3].write_text(paths[3].read_text() + "more")
+        assert n_run(selector.fit, data, y) == 20
+
+
+def test_names_that_are_no_files_are_just_words(tmp_path):
+    words = ["a" * (1 + i % 3) + "\0" * (i == 5) for i in range(20)]
+
+    selector = TransferabilitySelector([("length", Length())], memory=tmp_path)
+    assert n_run(selector.fit, words, np.arange(20) % 2) == 20
+    assert n_run(selector.fit, words, np.arange(20) % 2) == 0
+    words[0] = "aaaa"
+    assert n_run(selector.fit, words, np.arange(20) % 2) == 20
+
+
+def test_failures_are_not_remembered(tmp_path):
+    class Moody(Net):
+        mood = "bad"
+
+        def transform(self, X):
+            if Moody.mood == "bad":
+                raise OSError("disk full")
+            return super().transform(X)
+
+    selector = TransferabilitySelector([("moody", Moody())], memory=tmp_path)
+    with pytest.raises(ValueError, match="disk full"):
+        selector.fit(X, Y)
+    Moody.mood = "good"
+    assert np.isfinite(selector.fit(X, Y).best_score_)
+
+
+def test_torch_modules_are_known_by_their_weights(tmp_path):
+    torch = pytest.importorskip("torch")
+    from sktransfer.backbones import TorchBackbone
+
+    data = X.astype(np.float32)
+
+    def module(seed):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            body = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU())
+            return torch.nn.Sequential(body, torch.nn.Linear(6, 3))
+
+    def key(net):
+        return extraction._content_key(TorchBackbone(net))
+
+    assert key(module(0)) == key(module(0)) != key(module(1))
+    nudged = module(0)
+    with torch.no_grad():
+        nudged[1].bias[0] += 1e-6
+    assert key(nudged) != key(module(0))
+    assert key(module(0).bfloat16()) != key(module(0))
+
+    selector = TransferabilitySelector([("net", TorchBackbone(module(0)))], memory=tmp_path)
+    first = selector.fit(data, Y).best_score_
+
+    def forbidden(*arguments):
+        raise AssertionError("a forward pass over the data")
+
+    second = TransferabilitySelector([("net", TorchBackbone(module(0)))], memory=tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TorchBackbone, "transform", forbidden)
+        assert second.fit(data, Y).best_score_ == first
