@@ -1,0 +1,212 @@
+"""What the command line prints: progress, the table, and the same for machines."""
+
+import csv
+import json
+import math
+import sys
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["RankProgress", "print_result"]
+
+
+class RankProgress:
+    """Callback of the selector: one bar over the candidates on standard error.
+
+    Parameters
+    ----------
+    total : int
+        Number of candidates.
+    shown : bool
+        Whether anything is shown at all.
+    """
+
+    def __init__(self, total, *, shown):
+        console = Console(stderr=True, force_terminal=None)
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not shown or not console.is_terminal,
+        )
+        # A log file gets a line per candidate instead of a bar.
+        self.plain = shown and not console.is_terminal
+        self.total = total
+        self.done = 0
+        self.task = None
+
+    def setup(self, estimator, context):
+        """Begin to show the bar."""
+        self.progress.start()
+        self.task = self.progress.add_task("ranking", total=self.total)
+
+    def on_fit_task_begin(self, estimator, context):
+        """Name the candidate that is being run."""
+        if context.parent is not None:
+            self.progress.update(self.task, description=Text(str(context.task_name)).plain)
+
+    def on_fit_task_end(self, estimator, context):
+        """Count a candidate."""
+        if context.parent is None:
+            return
+        self.done += 1
+        self.progress.update(self.task, completed=self.done)
+        if self.plain:
+            print(f"[{self.done}/{self.total}] {context.task_name}", file=sys.stderr, flush=True)
+
+    def teardown(self, estimator, context):
+        """Remove the bar."""
+        self.close()
+
+    def close(self):
+        """Remove the bar, however the run ended."""
+        self.progress.stop()
+
+
+def result_rows(selector):
+    """Rows of the result, best first.
+
+    Parameters
+    ----------
+    selector : TransferabilitySelector
+        A fitted selector.
+
+    Returns
+    -------
+    rows : list of dict
+        One per candidate: rank, candidate, a score per metric (None if it failed), the spread per
+        metric with folds, width, parameters and seconds.
+    """
+    table = selector.cv_results_
+    decides = selector.refit_metric_
+    metrics = list(selector.metric_scores_)
+    order = sorted(
+        range(len(table["candidate"])), key=lambda index: int(table[f"rank_{decides}"][index])
+    )
+    rows = []
+    for index in order:
+        row = {
+            "rank": int(table[f"rank_{decides}"][index]),
+            "candidate": str(table["candidate"][index]),
+        }
+        for metric in metrics:
+            row[metric] = _number(table[f"mean_{metric}"][index])
+            if selector.cv is not None:
+                row[f"{metric}_std"] = _number(table[f"std_{metric}"][index])
+        row["width"] = _integer(table["n_features"][index])
+        row["parameters"] = _integer(table["n_parameters"][index])
+        row["seconds"] = round(
+            float(table["extraction_time"][index] + table["scoring_time"][index]), 3
+        )
+        rows.append(row)
+    return rows
+
+
+def _number(value):
+    return float(value) if math.isfinite(value) else None
+
+
+def _integer(value):
+    return int(value) if math.isfinite(value) else None
+
+
+def print_result(selector, title, output_format, *, quiet=False):
+    """Print the ranking to standard output.
+
+    Parameters
+    ----------
+    selector : TransferabilitySelector
+        A fitted selector.
+    title : str
+        What the data are.
+    output_format : {"table", "csv", "json"}
+        The form.
+    quiet : bool, default=False
+        Leave out the sentences below a table.
+    """
+    rows = result_rows(selector)
+    if output_format == "csv":
+        writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    elif output_format == "json":
+        result = {
+            "target": title,
+            "decided_by": selector.refit_metric_,
+            "best": selector.best_name_,
+            "candidates": [
+                row | {"failures": selector.failures_.get(row["candidate"], {})} for row in rows
+            ],
+        }
+        print(json.dumps(result, indent=2))
+    else:
+        _print_table(selector, rows, title)
+        if not quiet:
+            _print_remarks(selector, rows)
+
+
+def _print_table(selector, rows, title):
+    metrics = list(selector.metric_scores_)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rank", justify="right")
+    table.add_column("candidate", no_wrap=True)
+    for metric in metrics:
+        table.add_column(metric, justify="right", no_wrap=True)
+    for column in ("width D", "parameters", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        scores = []
+        for metric in metrics:
+            score = "failed" if row[metric] is None else f"{row[metric]:.4f}"
+            if row.get(f"{metric}_std") is not None:
+                score += f" ± {row[f'{metric}_std']:.4f}"
+            scores.append(score)
+        best = row["rank"] == 1
+        table.add_row(
+            str(row["rank"]),
+            Text(row["candidate"]),
+            *scores,
+            "" if row["width"] is None else str(row["width"]),
+            "" if row["parameters"] is None else f"{row['parameters']:,}",
+            f"{row['seconds']:.2f}",
+            style="bold" if best else None,
+        )
+    # Nothing is ever cut off: the table takes the width it needs, whatever the output is.
+    needed = Measurement.get(measuring := Console(width=1000), measuring.options, table).maximum
+    width = max(needed, len(title))
+    print(title)
+    Console(file=sys.stdout, highlight=False, width=width).print(table)
+
+
+def _print_remarks(selector, rows):
+    """Say what the ranking means and what a trivial rule would have said."""
+    decides = selector.refit_metric_
+    ties = [row["candidate"] for row in rows if row["rank"] == 1]
+    if len(ties) > 1:
+        print(f"Best by {decides}, tied: {', '.join(ties)}.")
+    else:
+        print(f"Best by {decides}: {ties[0]}.")
+    sizes = {row["parameters"] for row in rows if row["parameters"] is not None}
+    if len(sizes) > 1:
+        largest = [row["candidate"] for row in rows if row["parameters"] == max(sizes)]
+        print(f"The largest, which size alone would choose: {', '.join(largest)}.")
+    failed = [name for name, reasons in selector.failures_.items() if decides in reasons]
+    if failed:
+        print(f"Without a score, for the reasons above: {', '.join(failed)}.")
+    print("Scores order networks on these data only. Fine-tune the first few before you choose.")
