@@ -324,8 +324,6 @@ class NCE(_SourceOutputMetric):
             X = np.asarray(X)
         if len(X.shape) == 1:
             X = check_array(as_target_array(X), ensure_2d=False, dtype=None, ensure_min_samples=0)
-            if X.dtype.kind == "O":
-                X = as_labels(X, "X, the source labels for NCE,")
             if X.dtype.kind == "f":
                 raise ValueError(
                     "NCE takes hard source labels as a 1-D array of integers or strings, or a "
@@ -334,7 +332,10 @@ class NCE(_SourceOutputMetric):
             X = X.reshape(-1, 1)
         one_column = len(X.shape) == 2 and X.shape[1] == 1
         dtype = None if one_column else [np.float64, np.float32]
-        return validate_data(self, X, y, dtype=dtype, multi_output=True, **check_params)
+        X, y = validate_data(self, X, y, dtype=dtype, multi_output=True, **check_params)
+        if X.dtype.kind == "O":
+            X = as_labels(X, "X, the source labels for NCE,")
+        return X, y
 
     def _fit(self, X, target, sample_weight):
         if X.shape[1] == 1 and X.dtype.kind != "f":

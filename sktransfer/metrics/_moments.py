@@ -6,7 +6,7 @@ import numpy as np
 
 from ..utils._target import Target, encode_target
 from ._second_moments import SecondMoments
-from ._spectrum import column_variances, decompose_rows, decompose_scatter
+from ._spectrum import column_statistics, decompose_rows, decompose_scatter, power_of_two
 
 
 @dataclass(frozen=True)
@@ -296,13 +296,14 @@ class FeatureMoments:
         The same as `spectrum` while the standard deviations lie within a factor of 1,000 of each
         other, where the scales cost no digits.
         """
-        variance = self._column_variances()
-        positive = variance[variance > 0]
-        if not len(positive) or positive.max() <= 1e6 * positive.min():
+        variance, mean = self._column_statistics()
+        # A column whose spread is that of its storage format is a constant.
+        alive = variance > 64 * self._resolution**2 * (mean**2 + variance)
+        if not alive.any() or variance[alive].max() <= 1e6 * variance[alive].min():
             return self.spectrum
         # Powers of two keep the features exact.
-        deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
-        return self._decompose(2.0 ** np.round(np.log2(deviation)))
+        deviation = np.sqrt(np.where(alive, variance, 1.0))
+        return self._decompose(np.where(alive, power_of_two(deviation), np.inf))
 
     def _decompose(self, column_scale):
         if self.n_samples == 0:
@@ -319,12 +320,12 @@ class FeatureMoments:
                 )
         return self._spectra[kind]
 
-    def _column_variances(self):
-        """Variances of the columns, in a common unit."""
+    def _column_statistics(self):
+        """Variances and means of the columns, in a common unit."""
         if self._dense is not None:
-            return self._dense.column_variances()
+            return self._dense.column_statistics()
         X, _, weights = self._kept_rows()
-        return column_variances(X, weights)
+        return column_statistics(X, weights)
 
     def _kept_rows(self):
         """Return the kept rows, their target columns and their weights as single arrays."""

@@ -90,6 +90,8 @@ class SecondMoments:
 
     def _in_units(self, X):
         """Return rows less the shift in units, after enlarging the unit if they need it."""
+        if not self.fourth and not self.shift.any():  # only zeros so far, in any unit
+            self.unit = power_of_two(np.abs(X).max(initial=0.0))
         with np.errstate(over="ignore", invalid="ignore"):
             x = X / self.unit if self.unit != 1.0 else X.astype(np.float64)
             x = x.astype(np.float64, copy=False)
@@ -162,12 +164,12 @@ class SecondMoments:
         self.sum_tt *= factor**2
         self.cross *= factor[:, None]
 
-    def column_variances(self):
-        """Weighted variances of the columns in squared units, 0 where rounding is all there is."""
-        mean = self.sum_x / self.weight
+    def column_statistics(self):
+        """Weighted variances and means of the columns, in the unit of the moments."""
+        offset = self.sum_x / self.weight
         square = np.diagonal(self.scatter) / self.weight
-        variance = square - mean**2
-        return np.where(variance > 1e-14 * square, variance, 0.0)
+        variance = square - offset**2
+        return np.where(variance > 1e-14 * square, variance, 0.0), self.shift + offset
 
     def fourth_about(self, point):
         """Sum of ``||x - point||**4`` over the samples."""

@@ -257,12 +257,11 @@ class _CentredRows:
         return product
 
 
-def column_variances(X, sample_weight):
-    """Weighted variances of the columns of kept rows, in a common unit."""
+def column_statistics(X, sample_weight):
+    """Weighted variances and means of the columns of kept rows, in a common unit."""
     rows = _CentredRows(X, sample_weight, None)
-    return np.concatenate(
-        [np.square(rows.block(columns)).sum(axis=0) for columns in rows.column_blocks()]
-    ) / len(X)
+    squares = [np.square(rows.block(columns)).sum(axis=0) for columns in rows.column_blocks()]
+    return np.concatenate(squares) / len(X), rows.mean
 
 
 def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
