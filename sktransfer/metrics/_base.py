@@ -1,6 +1,7 @@
 """The contract that every transferability-estimation metric keeps."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -83,7 +84,7 @@ class TransferabilityMetric(BaseEstimator):
         return check_weights(sample_weight, X, target, relative=relative_weights)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y):
         """Compute the score of the features for the target.
 
         Parameters
@@ -92,14 +93,15 @@ class TransferabilityMetric(BaseEstimator):
             Frozen features (or what ``needs`` says), float32 or float64. Never changed.
         y : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_outputs)
             The target. Only the partition that labels make matters, not their names.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Relative weights, normalised to sum to the number of samples of positive weight.
 
         Returns
         -------
         self : object
             The fitted metric; the result is in ``score_``.
         """
+        return self._validate_and_fit(X, y, None)
+
+    def _validate_and_fit(self, X, y, sample_weight):
         X, target, sample_weight = self._validate(X, y, sample_weight)
         self._require_enough(target)
         self._fit(X, target, sample_weight)
@@ -113,7 +115,7 @@ class TransferabilityMetric(BaseEstimator):
         if data.n_samples < 2:
             raise ValueError(f"{name} requires at least 2 samples; got {data.n_samples} sample.")
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X, y):
         """Evaluate the metric afresh on other data, with the same parameters.
 
         Nothing learned in ``fit`` is used but the drawn seed, so that
@@ -125,20 +127,22 @@ class TransferabilityMetric(BaseEstimator):
             Data of the same kind and width as in ``fit``.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             The target.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Relative weights.
 
         Returns
         -------
         score : float
             The score of the data given, higher is better.
         """
+        return self._fresh(X).fit(X, y).score_
+
+    def _fresh(self, X):
+        """Return an unfitted copy that will draw the same numbers, for data like those of fit."""
         check_is_fitted(self)
         self._check_same_columns(X)
         fresh = clone(self)
         if hasattr(self, "seed_"):
             fresh.random_state = self.seed_
-        return fresh.fit(X, y, sample_weight=sample_weight).score_
+        return fresh
 
     def _check_same_columns(self, X):
         """Refuse features of another width or with other names than in fit."""
@@ -166,7 +170,70 @@ class TransferabilityMetric(BaseEstimator):
         )
 
 
-class MomentMetric(TransferabilityMetric):
+class WeightedMetric(TransferabilityMetric):
+    """A metric whose definition takes sample weights."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None):
+        """Compute the score of the features for the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Frozen features (or what ``needs`` says), float32 or float64. Never changed.
+        y : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_outputs)
+            The target. Only the partition that labels make matters, not their names.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative weights, normalised to sum to the number of samples of positive weight.
+
+        Returns
+        -------
+        self : object
+            The fitted metric; the result is in ``score_``.
+        """
+        return self._validate_and_fit(X, y, sample_weight)
+
+    def score(self, X, y, sample_weight=None):
+        """Evaluate the metric afresh on other data, with the same parameters.
+
+        Nothing learned in ``fit`` is used but the drawn seed, so that
+        ``metric.fit(X, y).score(X, y) == metric.score_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data of the same kind and width as in ``fit``.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The target.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative weights.
+
+        Returns
+        -------
+        score : float
+            The score of the data given, higher is better.
+        """
+        return self._fresh(X).fit(X, y, sample_weight=sample_weight).score_
+
+
+class RowMetric(TransferabilityMetric):
+    """A metric that needs the rows themselves, and may use the shared decomposition.
+
+    A subclass implements ``_fit_rows(X, target, sample_weight, moments)``; `moments` is a function
+    without arguments that returns the :class:`FeatureMoments` of the same data, gathered once for
+    all metrics that ask.
+    """
+
+    def _fit(self, X, target, sample_weight):
+        self._fit_rows(
+            X,
+            target,
+            sample_weight,
+            cache(lambda: FeatureMoments.from_arrays(X, target, sample_weight, copy=False)),
+        )
+
+
+class MomentMetric(WeightedMetric):
     """A metric that is an exact function of mergeable moments, and so learns in batches.
 
     A subclass implements ``_score_moments()``, which reads ``self.moments_`` and sets every fitted

@@ -1,7 +1,9 @@
 """Several metrics on one candidate, sharing what can be shared."""
 
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
+from ._base import RowMetric
 from ._registry import get_metric, metric_name
 
 
@@ -62,6 +64,8 @@ class MetricInputs:
                 raise ValueError(f"{type(metric).__name__} needs features, and none were given.")
             if getattr(metric, "lives_on_moments", False):
                 return metric.fit_moments(self._shared_moments(metric))
+            if isinstance(metric, RowMetric):
+                return self._fit_rows(metric)
             return self._fit_plain(metric, self.features)
         if metric.needs in ("probabilities", "labels"):
             if self.probabilities is None:
@@ -78,7 +82,22 @@ class MetricInputs:
     def _fit_plain(self, metric, X):
         if self.sample_weight is None:
             return metric.fit(X, self.y)
+        self._require_weights(metric)
         return metric.fit(X, self.y, sample_weight=self.sample_weight)
+
+    def _fit_rows(self, metric):
+        """Fit a metric on the rows, with the moments that other metrics may have gathered."""
+        if self.sample_weight is not None:
+            self._require_weights(metric)
+        metric._validate_params()
+        X, target, weight = metric._validate(self.features, self.y, self.sample_weight)
+        metric._require_enough(target)
+        metric._fit_rows(X, target, weight, lambda: self._shared_moments(metric))
+        return metric
+
+    def _require_weights(self, metric):
+        if not has_fit_parameter(metric, "sample_weight"):
+            raise ValueError(f"{type(metric).__name__} has no definition for sample_weight.")
 
     def _shared_moments(self, metric):
         """Gather the moments once for each reading of the target."""

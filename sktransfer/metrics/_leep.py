@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from ..exceptions import ProbabilityNormalizationWarning
 from ..utils._sklearn import Interval
 from ..utils._target import as_labels, as_target_array
-from ._base import TransferabilityMetric
+from ._base import WeightedMetric
 
 # Elements of a block of gathered conditional probabilities (16 MiB).
 _BLOCK_ELEMENTS = 2**21
@@ -28,7 +28,7 @@ def entropy(shares):
     return float(-(shares * np.log(shares)).sum())
 
 
-class _SourceOutputMetric(TransferabilityMetric):
+class _SourceOutputMetric(WeightedMetric):
     """What LEEP and NCE share: attributes about the labels, and the information gained."""
 
     bounds = (-np.inf, 0.0)

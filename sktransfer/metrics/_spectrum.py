@@ -93,6 +93,34 @@ class CenteredSpectrum:
         """Numerical rank r of the centred features."""
         return len(self.eigenvalues)
 
+    def principal_components(self, X, n_components):
+        """Project rows on the leading directions: exact PCA, without another decomposition.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Rows in original units, those of the moments or others.
+        n_components : int or None
+            Number of directions; all (the rank) if None or if there are fewer.
+
+        Returns
+        -------
+        components : ndarray of shape (n_rows, min(n_components, r)), dtype float64
+            Coordinates in original units. The sign of a direction is such that its largest
+            coefficient (in absolute value, the first of equals) is positive.
+        """
+        k = self.rank if n_components is None else min(int(n_components), self.rank)
+        directions = self._right(np.eye(self.rank, k))
+        if k:
+            largest = np.abs(directions).argmax(axis=0)
+            directions *= np.where(directions[largest, np.arange(k)] < 0, -1.0, 1.0)
+        components = np.empty((len(X), k))
+        step = max(1, _BLOCK_ELEMENTS // self.n_features)
+        for start in range(0, len(X), step):
+            rows = X[start : start + step].astype(np.float64) / self.unit
+            components[start : start + step] = (rows - self._mean) @ directions
+        return components * self.unit
+
     def to_feature_space(self, along, mean_factor):
         """Map coefficients along the directions to coefficients of the original features.
 
