@@ -5,7 +5,9 @@ __all__ = [
     "CandidateFailedWarning",
     "ConstantTargetWarning",
     "NoiseFloorWarning",
+    "NotConvergedWarning",
     "ProbabilityNormalizationWarning",
+    "SingletonClassWarning",
     "TransferabilityWarning",
     "UninformativeScoreWarning",
 ]
@@ -27,12 +29,20 @@ class NoiseFloorWarning(TransferabilityWarning):
     """The features fit a target exactly; its noise variance was set to the stated lower bound."""
 
 
+class NotConvergedWarning(TransferabilityWarning):
+    """An iteration behind a score stopped at its limit of steps; the score is that of its last."""
+
+
 class ConstantTargetWarning(TransferabilityWarning):
     """An output that is zero for every sample has no evidence and was left out of the score."""
 
 
 class ProbabilityNormalizationWarning(TransferabilityWarning):
     """Rows given as probabilities did not sum to one and were normalised."""
+
+
+class SingletonClassWarning(TransferabilityWarning):
+    """A class of a single sample has no variance; a stated lower bound took its place."""
 
 
 class CandidateFailedWarning(TransferabilityWarning):
