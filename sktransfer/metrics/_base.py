@@ -242,6 +242,8 @@ class MomentMetric(WeightedMetric):
 
     lives_on_moments = True
     _results = ("score_",)
+    # Whether the moments of every class by itself are needed too.
+    _per_class = False
 
     def _fit(self, X, target, sample_weight):
         # The rows are borrowed for the decomposition and copied only after it, when the large
@@ -322,7 +324,10 @@ class MomentMetric(WeightedMetric):
             task=None if first else self.moments_.task,
             relative_weights=False,
         )
-        moments = FeatureMoments(X.shape[1], task=target.task) if first else self.moments_
+        if first:
+            moments = FeatureMoments(X.shape[1], task=target.task, per_class=self._per_class)
+        else:
+            moments = self.moments_
         moments.update(X, target, sample_weight)
         self._adopt(moments)
         return self

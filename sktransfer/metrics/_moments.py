@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..utils._target import Target, encode_target
+from ._class_parts import DensePart, RowsPart, class_rows
 from ._second_moments import SecondMoments
 from ._spectrum import column_statistics, decompose_rows, decompose_scatter, power_of_two
 
@@ -42,6 +43,10 @@ class FeatureMoments:
         Number of columns D of the feature matrix.
     task : {"classification", "multilabel", "regression"}, default="classification"
         Kind of target.
+    per_class : bool, default=False
+        Whether the moments of every class by itself are kept too, for metrics that compare the
+        covariances of classes. They cost as much again in time, and in memory one matrix of shape
+        (min(class size, n_features), n_features) per class.
 
     Attributes
     ----------
@@ -75,7 +80,11 @@ class FeatureMoments:
     True
     """
 
-    def __init__(self, n_features, *, task="classification"):
+    def __init__(self, n_features, *, task="classification", per_class=False):
+        if per_class and task != "classification":
+            raise ValueError(
+                f"Moments per class need a classification target; got a {task} target."
+            )
         self.n_features = int(n_features)
         self.task = task
         self.n_samples = 0
@@ -86,11 +95,13 @@ class FeatureMoments:
         self._dense_is_shared = False
         self._resolution = 0.0
         self._spectra = {}
+        # One FeatureMoments per class, in the order of `classes`.
+        self._by_class = [] if per_class else None
 
     # ------------------------------------------------------------------ building
 
     @classmethod
-    def from_arrays(cls, X, y, sample_weight=None, *, copy=True):
+    def from_arrays(cls, X, y, sample_weight=None, *, copy=True, per_class=False):
         """Gather the moments of arrays.
 
         Parameters
@@ -104,6 +115,8 @@ class FeatureMoments:
         copy : bool, default=True
             Whether rows that have to be kept are copied. Without, `X` must not change as long as
             the moments are in use; see :meth:`detach`.
+        per_class : bool, default=False
+            Whether the moments of every class by itself are kept too.
 
         Returns
         -------
@@ -112,7 +125,7 @@ class FeatureMoments:
         """
         X = np.asarray(X)
         target = cls._as_target(y)
-        moments = cls(X.shape[1], task=target.task)
+        moments = cls(X.shape[1], task=target.task, per_class=per_class)
         return moments.update(X, target, sample_weight, copy=copy)
 
     @staticmethod
@@ -153,6 +166,16 @@ class FeatureMoments:
         self._resolution = max(self._resolution, _resolution(X.dtype))
         self.n_samples += len(X)
         self.total_weight += float(len(X) if sample_weight is None else sample_weight.sum())
+        if self._by_class is not None:
+            positions = self._code_map(target)
+            for code, rows in class_rows(target):
+                label = target.classes[[code]]
+                self._by_class[positions[code]].update(
+                    X[rows],
+                    Target("classification", classes=label, codes=np.zeros(len(rows), np.intp)),
+                    None if sample_weight is None else sample_weight[rows],
+                    copy=False,  # indexing by an array has made one
+                )
         if self._dense is None and self.n_samples <= self.n_features:
             batch = _Batch(X, target, sample_weight, borrowed=True)
             self._batches.append(batch.owned() if copy else batch)
@@ -176,6 +199,7 @@ class FeatureMoments:
             return
         if self.classes is None:
             self.classes = target.classes
+            self._insert_class_moments(np.empty(0, dtype=np.intp), len(self.classes))
             return
         if (self.classes.dtype.kind in "US") != (target.classes.dtype.kind in "US"):
             raise ValueError(
@@ -184,10 +208,21 @@ class FeatureMoments:
             )
         union = np.union1d(self.classes, target.classes)
         if len(union) > len(self.classes):
+            positions = np.searchsorted(union, self.classes)
             if self._dense is not None:
                 self._own_dense()
-                self._dense.insert_outputs(np.searchsorted(union, self.classes), len(union))
+                self._dense.insert_outputs(positions, len(union))
+            self._insert_class_moments(positions, len(union))
             self.classes = union
+
+    def _insert_class_moments(self, positions, n_classes):
+        """Move the moments of the classes to new positions among those of more classes."""
+        if self._by_class is None:
+            return
+        more = [FeatureMoments(self.n_features) for _ in range(n_classes)]
+        for position, moments in zip(positions, self._by_class, strict=True):
+            more[position] = moments
+        self._by_class = more
 
     def _code_map(self, target):
         """Positions of a batch's classes among all classes seen."""
@@ -219,6 +254,10 @@ class FeatureMoments:
                 f"Moments of {self.n_features} features of a {self.task} target can't be added to "
                 f"moments of {other.n_features} features of a {other.task} target."
             )
+        if self.per_class != other.per_class:
+            raise ValueError(
+                "Moments with and without those of every class (per_class) can't be added."
+            )
         total = self.copy()
         if other._dense is None:
             for batch in other._batches:
@@ -234,6 +273,10 @@ class FeatureMoments:
         total._own_dense()
         addend._densify()
         total._dense.add_moments(addend._dense)
+        if total._by_class is not None:
+            total._by_class = [
+                one + two for one, two in zip(total._by_class, addend._by_class, strict=True)
+            ]
         total.n_samples += addend.n_samples
         total.total_weight += addend.total_weight
         total._resolution = max(total._resolution, addend._resolution)
@@ -259,6 +302,8 @@ class FeatureMoments:
         twin.__dict__.update(self.__dict__)
         twin._batches = list(self._batches)
         twin._spectra = dict(self._spectra)
+        if self._by_class is not None:
+            twin._by_class = [moments.copy() for moments in self._by_class]
         return twin
 
     def _own_dense(self):
@@ -283,6 +328,42 @@ class FeatureMoments:
         return {**self.__dict__, "_spectra": {}}
 
     # ------------------------------------------------------------------ reading
+
+    @property
+    def resolution(self):
+        """Relative spacing of the coarsest numbers that features were stored in."""
+        return self._resolution
+
+    @property
+    def per_class(self):
+        """Whether the moments of every class by itself are kept too."""
+        return self._by_class is not None
+
+    def class_parts(self):
+        """What is kept of every class by itself, for metrics that compare classes.
+
+        Returns
+        -------
+        parts : list of RowsPart or DensePart
+            In the order of `classes`.
+
+        Raises
+        ------
+        ValueError
+            If the moments were gathered without ``per_class=True``.
+        """
+        if self._by_class is None:
+            raise ValueError(
+                "These moments hold no moments of every class; gather them with per_class=True."
+            )
+        parts = []
+        for moments in self._by_class:
+            if moments._dense is None:
+                X, _, weight = moments._kept_rows()
+                parts.append(RowsPart(X, weight))
+            else:
+                parts.append(DensePart(moments._dense, moments.n_samples))
+        return parts
 
     @property
     def spectrum(self):

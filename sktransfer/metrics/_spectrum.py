@@ -93,6 +93,32 @@ class CenteredSpectrum:
         """Numerical rank r of the centred features."""
         return len(self.eigenvalues)
 
+    @property
+    def mean(self):
+        """Feature mean m, an array of shape (n_features,) in units of ``unit``."""
+        return self._mean
+
+    def directions(self, n_components):
+        """Leading directions of the centred features.
+
+        Parameters
+        ----------
+        n_components : int or None
+            Number of directions; all (the rank) if None or if there are fewer.
+
+        Returns
+        -------
+        directions : ndarray of shape (n_features, min(n_components, r)), dtype float64
+            Orthonormal columns. The sign of a direction is such that its largest coefficient (in
+            absolute value, the first of equals) is positive.
+        """
+        k = self.rank if n_components is None else min(int(n_components), self.rank)
+        directions = self._right(np.eye(self.rank, k))
+        if k:
+            largest = np.abs(directions).argmax(axis=0)
+            directions *= np.where(directions[largest, np.arange(k)] < 0, -1.0, 1.0)
+        return directions
+
     def principal_components(self, X, n_components):
         """Project rows on the leading directions: exact PCA, without another decomposition.
 
@@ -106,15 +132,10 @@ class CenteredSpectrum:
         Returns
         -------
         components : ndarray of shape (n_rows, min(n_components, r)), dtype float64
-            Coordinates in original units. The sign of a direction is such that its largest
-            coefficient (in absolute value, the first of equals) is positive.
+            Coordinates in original units, with the signs of :meth:`directions`.
         """
-        k = self.rank if n_components is None else min(int(n_components), self.rank)
-        directions = self._right(np.eye(self.rank, k))
-        if k:
-            largest = np.abs(directions).argmax(axis=0)
-            directions *= np.where(directions[largest, np.arange(k)] < 0, -1.0, 1.0)
-        components = np.empty((len(X), k))
+        directions = self.directions(n_components)
+        components = np.empty((len(X), directions.shape[1]))
         step = max(1, _BLOCK_ELEMENTS // self.n_features)
         for start in range(0, len(X), step):
             rows = X[start : start + step].astype(np.float64) / self.unit

@@ -1,0 +1,84 @@
+"""Metrics that compare the covariances of the classes with each other."""
+
+from ..utils._sklearn import _fit_context
+from ._base import MomentMetric, RowMetric
+from ._class_parts import parts_of_rows
+
+
+class ClassMomentMetric(MomentMetric, RowMetric):
+    """A metric that is an exact function of the moments of all samples and of every class.
+
+    Such moments are large: for each class a matrix of shape (min(class size, n_features),
+    n_features). ``fit`` therefore reads the rows class by class and keeps nothing of them, and only
+    ``partial_fit`` and ``fit_moments`` work on :class:`FeatureMoments` with ``per_class=True``. A
+    subclass implements ``_score_parts(moments, parts)``, where `moments` are those of all samples
+    and `parts` yields what is known of every class, in the order of the labels.
+    """
+
+    lives_on_moments = False
+    _per_class = True
+
+    def _fit(self, X, target, sample_weight):
+        RowMetric._fit(self, X, target, sample_weight)
+
+    def _fit_rows(self, X, target, sample_weight, moments):
+        self._forget()
+        self.__dict__.pop("moments_", None)
+        self._score_parts(moments(), parts_of_rows(X, target, sample_weight))
+
+    def _score_moments(self):
+        self._score_parts(self.moments_, self.moments_.class_parts())
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_moments(self, moments):
+        """Compute the score from moments gathered before with ``per_class=True``.
+
+        Parameters
+        ----------
+        moments : FeatureMoments
+            The moments. The metric keeps a copy, which shares memory until one of the two changes.
+
+        Returns
+        -------
+        self : object
+            The fitted metric.
+        """
+        if not moments.per_class:
+            raise ValueError(
+                f"{type(self).__name__} needs the moments of every class; "
+                "gather them with per_class=True."
+            )
+        return super().fit_moments(moments)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, sample_weight=None):
+        """Add a batch of samples; the score is computed when it is next read.
+
+        Any number of batches gives the score of ``fit`` on all of them together. Classes may turn
+        up in any batch. The first batch must be given to ``partial_fit`` too, because ``fit``
+        keeps nothing that could be continued.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A batch of features.
+        y : array-like of shape (n_samples,)
+            The labels of the batch.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, relative to those of the other batches.
+
+        Returns
+        -------
+        self : object
+            The metric, with the batch added.
+        """
+        if "score_" in self.__dict__ and "moments_" not in self.__dict__:
+            raise ValueError(
+                f"partial_fit can't continue what fit has computed: {type(self).__name__}.fit "
+                "keeps no moments. Give the first batch to partial_fit too."
+            )
+        return super().partial_fit(X, y, sample_weight)
+
+    def _forget(self):
+        for result in self._results:
+            self.__dict__.pop(result, None)

@@ -1,0 +1,151 @@
+"""TransRate: the coding rate of the features less that of the classes."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from scipy import linalg
+
+from ..exceptions import UninformativeScoreWarning
+from ..utils._sklearn import Interval, StrOptions
+from ._class_metric import ClassMomentMetric
+from ._spectrum import _rank_tolerance
+
+
+class TransRate(ClassMomentMetric):
+    """Coding rate of all features minus the mean coding rate of the classes.
+
+    With Z the features less their mean and R(Z) = 1/2 log det(I + Zᵀ Z / (n eps)), TransRate is
+    R(Z) - sum_k w_k R(Z_k), an estimate of the mutual information of features and labels at the
+    precision eps [1]_. The rows Z_k of class k are not centred again. Higher is better; with class
+    shares as weights it is at least 0.
+
+    It does not change under shifts and rotations. It depends on the scale of the features unless
+    `normalize` is True. A noisy feature adds to it as an informative one does, and with fewer
+    samples than features even unrelated labels score high: compare candidates of one width on one
+    target only.
+
+    Read more in the :ref:`User Guide <transrate>`.
+
+    Parameters
+    ----------
+    eps : float, default=1e-4
+        Precision at which the features are coded, as a variance in squared units of the features.
+    weights : {"prior", "uniform"}, default="prior"
+        Weights w_k of the classes: their shares of the samples, or 1 / n_classes as in the
+        authors' code. With "uniform" and classes of different sizes the score can be negative.
+    normalize : bool, default=False
+        Whether the centred features are divided by their Frobenius norm first, which makes the
+        score independent of their scale.
+
+    Attributes
+    ----------
+    score_ : float
+        The TransRate in nats.
+    rate_ : float
+        R(Z), the coding rate of all samples.
+    class_rates_ : ndarray of shape (n_classes,)
+        R(Z_k), the coding rates of the classes.
+    saturated_ : bool
+        Whether any labels with the same class sizes would give the same score.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    moments_ : FeatureMoments
+        The statistics of the data, after ``partial_fit`` and ``fit_moments`` only.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has string names.
+
+    Warns
+    -----
+    UninformativeScoreWarning
+        If the score is the same for any labels with the same class sizes.
+
+    See Also
+    --------
+    HScore : The share of the class means in the feature covariance.
+    LogME : The maximised evidence of a linear model of the same features.
+
+    Notes
+    -----
+    A determinant of order n_features is computed from whichever is smaller of the scatter matrix
+    and the Gram matrix of a class, so that the classes together cost
+    O(n_samples n_features min(class size, n_features)) beside the shared decomposition of all
+    samples. Sample weights replace counts by sums of weights.
+
+    References
+    ----------
+    .. [1] L.-K. Huang et al., "Frustratingly Easy Transferability Estimation", ICML 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sktransfer.metrics import TransRate
+    >>> F, y = load_iris(return_X_y=True)
+    >>> round(TransRate().fit(F, y).score_, 3)
+    0.589
+    >>> round(TransRate(normalize=True).fit(100 * F, y).score_, 3)
+    0.289
+    """
+
+    needs = "features"
+    tasks = ("classification",)
+    _results = ("score_", "rate_", "class_rates_", "saturated_", "classes_")
+
+    _parameter_constraints: dict = {
+        "eps": [Interval(Real, 0, None, closed="neither")],
+        "weights": [StrOptions({"prior", "uniform"})],
+        "normalize": ["boolean"],
+    }
+
+    def __init__(self, eps=1e-4, weights="prior", normalize=False):
+        self.eps = eps
+        self.weights = weights
+        self.normalize = normalize
+
+    def _score_parts(self, moments, parts):
+        spectrum = moments.spectrum
+        n, n_features = spectrum.n_samples, spectrum.n_features
+        mean = spectrum.mean
+        mean_square = (spectrum.trace / n + float(mean @ mean)) / n_features
+        # The factor of a variance is kept as a logarithm: features may have any size.
+        log_factor = -np.log(self.eps)
+        if not self.normalize:
+            log_factor += 2 * np.log(spectrum.unit)
+        elif spectrum.rank:
+            log_factor -= np.log(spectrum.trace)
+        rates, shares = [], []
+        for part in parts:
+            variances = linalg.eigvalsh(part.mean_square(mean, spectrum.unit), check_finite=False)
+            size = part.n_samples
+            # What is rounding noise for all samples must not count for a class.
+            tolerance = _rank_tolerance(
+                size * variances[-1],
+                len(variances),
+                size,
+                n_features,
+                mean_square,
+                moments.resolution,
+            )
+            rates.append(_coding_rate(variances[size * variances > tolerance], log_factor))
+            shares.append(part.weight)
+        self.classes_ = moments.classes
+        self.rate_ = _coding_rate(spectrum.eigenvalues / n, log_factor)
+        self.class_rates_ = np.array(rates)
+        weights = np.ones(len(shares)) if self.weights == "uniform" else np.array(shares)
+        score = self.rate_ - float(weights @ self.class_rates_) / weights.sum()
+        self.score_ = max(score, 0.0) if self.weights == "prior" else score
+        self.saturated_ = bool(spectrum.rank == 0 or len(rates) == n)
+        if self.saturated_:
+            cause = "every class has a single sample" if spectrum.rank else "features are constant"
+            warnings.warn(
+                f"The TransRate {self.score_:.6g} would be the same for any labels: {cause}.",
+                UninformativeScoreWarning,
+                stacklevel=5,
+            )
+
+
+def _coding_rate(variances, log_factor):
+    """Half the log-determinant of I + factor diag(variances)."""
+    return 0.5 * float(np.logaddexp(0.0, np.log(variances) + log_factor).sum())
