@@ -22,6 +22,10 @@ class MetricInputs:
         Source-class probabilities, for candidates with a source head.
     sample_weight : array-like of shape (n_samples,), default=None
         Relative weights.
+    inputs : array or sequence of shape (n_samples, ...), default=None
+        Raw inputs of the candidate, for metrics that look into its network.
+    backbone : fitted transformer, default=None
+        The candidate itself, for the same metrics: it becomes their parameter ``backbone``.
 
     Examples
     --------
@@ -33,11 +37,22 @@ class MetricInputs:
     -0.16
     """
 
-    def __init__(self, y, features=None, probabilities=None, sample_weight=None):
+    def __init__(
+        self,
+        y,
+        features=None,
+        probabilities=None,
+        sample_weight=None,
+        *,
+        inputs=None,
+        backbone=None,
+    ):
         self.y = y
         self.features = features
         self.probabilities = probabilities
         self.sample_weight = sample_weight
+        self.inputs = inputs
+        self.backbone = backbone
         self._moments = {}
 
     def fit(self, metric):
@@ -74,10 +89,12 @@ class MetricInputs:
                     "(the candidate has no source head)."
                 )
             return self._fit_plain(metric, self.probabilities)
-        raise ValueError(
-            f"{type(metric).__name__} needs {metric.needs}, which is more than features and "
-            "source probabilities."
-        )
+        if self.inputs is None or self.backbone is None:
+            raise ValueError(
+                f"{type(metric).__name__} needs the raw inputs and the network itself, and "
+                f"{'no inputs were' if self.inputs is None else 'no backbone was'} given."
+            )
+        return self._fit_plain(metric.set_params(backbone=self.backbone), self.inputs)
 
     def _fit_plain(self, metric, X):
         if self.sample_weight is None:

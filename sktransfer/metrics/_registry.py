@@ -1,11 +1,16 @@
 """Metrics by name."""
 
+from importlib import import_module
+
 from ._base import TransferabilityMetric
 from ._hscore import HScore
 from ._leep import LEEP, NCE
 from ._logme import LogME
 
 _METRICS = {"hscore": HScore, "leep": LEEP, "logme": LogME, "nce": NCE}
+
+# Metrics that look into the network live where torch is at home, and are imported when asked for.
+_METRICS_ELSEWHERE = {"fu": ("sktransfer.finetune", "FU"), "lpfu": ("sktransfer.finetune", "LPFU")}
 
 
 def metric_names():
@@ -20,9 +25,9 @@ def metric_names():
     --------
     >>> from sktransfer.metrics import metric_names
     >>> metric_names()
-    ['hscore', 'leep', 'logme', 'nce']
+    ['fu', 'hscore', 'leep', 'logme', 'lpfu', 'nce']
     """
-    return sorted(_METRICS)
+    return sorted([*_METRICS, *_METRICS_ELSEWHERE])
 
 
 def get_metric(metric):
@@ -44,6 +49,8 @@ def get_metric(metric):
         If no metric has this name.
     TypeError
         If it is neither a name nor an instance of a metric.
+    ImportError
+        If the metric needs torch ("fu", "lpfu") and it is not installed.
 
     Examples
     --------
@@ -52,8 +59,12 @@ def get_metric(metric):
     LogME()
     """
     if isinstance(metric, str):
+        name = metric.lower()
+        if name in _METRICS_ELSEWHERE:
+            module, attribute = _METRICS_ELSEWHERE[name]
+            return getattr(import_module(module), attribute)()
         try:
-            return _METRICS[metric.lower()]()
+            return _METRICS[name]()
         except KeyError:
             raise ValueError(
                 f"metric must be one of {', '.join(metric_names())}; got {metric!r}."

@@ -9,6 +9,7 @@ __all__ = [
     "get_collection_params",
     "is_relative_to_pool",
     "named_metrics",
+    "needs_network",
     "needs_probabilities",
     "set_collection_params",
 ]
@@ -42,14 +43,23 @@ def named_metrics(metric):
                 "The keys of 'metric' must be non-empty strings without '__'. "
                 f"Got {invalid!r} instead."
             )
-    metrics = metrics_by_name(metric)
-    unsupported = [name for name, entry in metrics.items() if entry.needs == "inputs"]
-    if unsupported:
-        raise ValueError(
-            f"Metric {unsupported[0]!r} needs the raw inputs and the network itself; "
-            "only metrics of features, source probabilities or source labels can be selected by."
-        )
-    return metrics
+    return metrics_by_name(metric)
+
+
+def needs_network(metric):
+    """Tell whether a metric looks into the network of a candidate, given its raw inputs.
+
+    Parameters
+    ----------
+    metric : metric instance
+        The metric.
+
+    Returns
+    -------
+    needed : bool
+        True if features and source probabilities are not enough.
+    """
+    return metric.needs == "inputs"
 
 
 def needs_probabilities(metric):

@@ -6,7 +6,7 @@ from sklearn.pipeline import Pipeline
 
 from ..metrics import MetricInputs, get_metric
 from ._extraction import check_features
-from ._metric_collection import is_relative_to_pool, needs_probabilities
+from ._metric_collection import is_relative_to_pool, needs_network, needs_probabilities
 
 __all__ = ["make_transferability_scorer"]
 
@@ -44,7 +44,9 @@ class _TransferabilityScorer:
             Higher is better.
         """
         backbone = _without_head(estimator)
-        if needs_probabilities(self.metric):
+        if needs_network(self.metric):
+            inputs = MetricInputs(y, inputs=X, backbone=backbone)
+        elif needs_probabilities(self.metric):
             self._require(backbone, estimator, "predict_proba", "source probabilities")
             inputs = MetricInputs(y, probabilities=np.asarray(backbone.predict_proba(X)))
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..metrics import MetricInputs
+from ..utils._sklearn import _safe_indexing
 
 __all__ = ["Cell", "ScoringResult", "ScoringTask", "score_features", "score_task"]
 
@@ -50,6 +51,10 @@ class ScoringTask:
         The rows to score; all if None.
     keep : frozenset of str
         Names of the metrics to return fitted.
+    inputs : array-like or None
+        The data that the candidate was given, for metrics that look into its network.
+    backbone : fitted transformer or None
+        The candidate, for the same metrics.
     """
 
     candidate: int
@@ -61,6 +66,8 @@ class ScoringTask:
     sample_weights: dict
     rows: np.ndarray | None = None
     keep: frozenset = frozenset()
+    inputs: object = None
+    backbone: object = None
 
 
 @dataclass
@@ -109,6 +116,9 @@ def score_task(task):
         return array if task.rows is None or array is None else array[task.rows]
 
     features, probabilities, y = map(select, (task.features, task.probabilities, task.y))
+    raw = task.inputs
+    if raw is not None and task.rows is not None:
+        raw = _safe_indexing(raw, task.rows)
     # Weights reach only the metrics that asked for them, so there are two sets of inputs at most.
     inputs = {}
     for name, metric in task.metrics.items():
@@ -123,6 +133,8 @@ def score_task(task):
                         features=features,
                         probabilities=probabilities,
                         sample_weight=select(sample_weight),
+                        inputs=raw,
+                        backbone=task.backbone,
                     )
                 fitted = shared.fit(metric)
                 cell = Cell(float(fitted.score_))
@@ -142,7 +154,7 @@ def score_task(task):
     return result
 
 
-def score_features(extraction, y, metrics, sample_weights=None):
+def score_features(extraction, y, metrics, sample_weights=None, *, inputs=None, backbone=None):
     """Fit metrics on all features of one candidate and keep them.
 
     Parameters
@@ -155,6 +167,10 @@ def score_features(extraction, y, metrics, sample_weights=None):
         The metrics.
     sample_weights : dict of str to ndarray, default=None
         Weights for the metrics that asked for them.
+    inputs : array-like, default=None
+        The data that the candidate was given.
+    backbone : fitted transformer, default=None
+        The candidate.
 
     Returns
     -------
@@ -170,5 +186,7 @@ def score_features(extraction, y, metrics, sample_weights=None):
         y=y,
         sample_weights=sample_weights or {},
         keep=frozenset(metrics),
+        inputs=inputs,
+        backbone=backbone,
     )
     return score_task(task).cells

@@ -2,15 +2,16 @@
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
+from ..utils._sklearn import _safe_indexing
 from ._extraction import is_stateless
-from ._metric_collection import is_relative_to_pool
+from ._metric_collection import is_relative_to_pool, needs_network
 from ._scoring import ScoringTask, score_task
 
 __all__ = ["CandidateRun", "Progress", "Selection"]
@@ -196,6 +197,8 @@ class Selection:
 
     def _tasks(self):
         keep = frozenset(name for name, m in self.metrics.items() if is_relative_to_pool(m))
+        inside = {name: m for name, m in self.metrics.items() if needs_network(m)}
+        outside = {name: m for name, m in self.metrics.items() if name not in inside}
         for index, (name, candidate) in enumerate(self.candidates):
             self.progress.begin(index, name)
             stateless = is_stateless(candidate)
@@ -208,21 +211,22 @@ class Selection:
             self.results.n_features[index] = extraction.features.shape[1]
             self.results.n_parameters[index] = getattr(fitted, "n_parameters_", np.nan)
             self._running[index] = CandidateRun(index, fitted, extraction, len(self.splits))
+            task = None
             for split, rows in enumerate(self.splits):
-                y, sample_weights = self.y, self.sample_weights
+                X, y, sample_weights = self.extractor.X, self.y, self.sample_weights
                 if rows is not None and not stateless:
                     run = self._extract(index, split, rows=rows)
                     if run is None:
                         self._running[index].n_pending -= 1
                         continue
-                    extraction = run[1]
-                    y = y[rows]
+                    fitted, extraction = run
+                    X, y = _safe_indexing(X, rows) if inside else None, y[rows]
                     sample_weights = {name: w[rows] for name, w in sample_weights.items()}
                     rows = None
-                yield ScoringTask(
+                task = ScoringTask(
                     candidate=index,
                     split=split,
-                    metrics=self.metrics,
+                    metrics=outside,
                     features=extraction.features,
                     probabilities=extraction.probabilities,
                     y=y,
@@ -230,8 +234,24 @@ class Selection:
                     rows=rows,
                     keep=keep,
                 )
+                if inside:
+                    self._look_inside(replace(task, metrics=inside, inputs=X, backbone=fitted))
+                if outside:
+                    yield task
+                else:
+                    self._running[index].n_pending -= 1
             # While the next candidate runs, this frame must not keep the features alive.
-            del run, fitted, extraction
+            del run, fitted, extraction, task
+            self._retire()
+
+    def _look_inside(self, task):
+        """Score by metrics that look into the network, here: this process may own its device."""
+        result = score_task(task)
+        for cell in result.cells.values():
+            if cell.metric is not None:
+                # Its parts are kept for the pool; the network need not be.
+                cell.metric.set_params(backbone=None)
+        self._record(result)
 
     def _extract(self, index, split, **options):
         name, candidate = self.candidates[index]
@@ -248,6 +268,11 @@ class Selection:
             self.results.extraction_time[index] += time.perf_counter() - start
 
     def _take(self, result):
+        self._record(result)
+        self._running[result.candidate].n_pending -= 1
+        self._retire()
+
+    def _record(self, result):
         self.results.add(result)
         if self.raise_errors:
             for metric, cell in result.cells.items():
@@ -255,8 +280,6 @@ class Selection:
                     name, _ = self.candidates[result.candidate]
                     cell.error.add_note(f"Raised when {metric!r} scored candidate {name!r}.")
                     raise cell.error
-        self._running[result.candidate].n_pending -= 1
-        self._retire()
 
     def _retire(self):
         """Let go of candidates that are scored in every split, unless one is the new leader."""

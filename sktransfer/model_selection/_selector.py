@@ -269,7 +269,8 @@ class TransferabilitySelector(
         y = check_target(X, y)
         extraction = extract(self.best_estimator_, X, len(y), needs_probabilities(self.metric_))
         metric = {self.refit_metric_: self.metric_}
-        cell = score_features(extraction, y, metric)[self.refit_metric_]
+        cells = score_features(extraction, y, metric, inputs=X, backbone=self.best_estimator_)
+        cell = cells[self.refit_metric_]
         if cell.error is not None:
             raise cell.error
         return cell.score
@@ -420,7 +421,9 @@ class TransferabilitySelector(
             raise results.all_failed_error(deciding)
 
         best = selection.best(int(np.nanargmax(results.mean[deciding])))
-        cells = score_features(best.extraction, y_checked, metrics, weights)
+        cells = score_features(
+            best.extraction, y_checked, metrics, weights, inputs=X, backbone=best.fitted
+        )
         if cells[deciding].error is not None:  # on all samples, though not in the splits
             raise cells[deciding].error
         self._store(results, selection, best, deciding, cells)

@@ -429,7 +429,7 @@ def test_wrong_candidates(given, error, message):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"metric": "logm"}, "hscore, leep, logme, nce"),
+        ({"metric": "logm"}, "one of .*hscore.*logme.*; got 'logm'"),
         ({"metric": []}, "at least one metric"),
         ({"metric": {}}, "at least one metric"),
         ({"metric": [LogME(), "logme"]}, "logme"),
@@ -454,14 +454,6 @@ def test_wrong_candidates(given, error, message):
 def test_wrong_parameters(params, message):
     with pytest.raises((ValueError, TypeError), match=message):
         TransferabilitySelector([("a", Never())], **params).fit(X, Y)
-
-
-def test_a_metric_of_raw_inputs_is_refused():
-    class Gradient(LogME):
-        needs = "inputs"
-
-    with pytest.raises(ValueError, match="'gradient' needs the raw inputs"):
-        TransferabilitySelector([("a", Never())], metric=Gradient()).fit(X, Y)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,263 @@
+"""FU: how much of the gradient reaches the first layer, compared with the second."""
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+
+from sktransfer.exceptions import UninformativeScoreWarning
+from sktransfer.finetune._batches import consecutive_batches, stratified_batches
+from sktransfer.finetune._layers import find_early_layers, layer_weights, learning
+from sktransfer.finetune._network import NetworkMetric, undisturbed
+from sktransfer.finetune._triplet import count_triplets, triplet_loss
+from sktransfer.metrics._leep import _drawn_seed
+from sktransfer.utils._sklearn import Interval, StrOptions
+
+__all__ = ["FU", "GradientRatio"]
+
+
+class GradientRatio(NetworkMetric):
+    """What FU and LPFU share: the ratio of the gradients of two early layers."""
+
+    _parameter_constraints: dict = {
+        "backbone": [*NetworkMetric._backbone_constraint],
+        "layers": [StrOptions({"auto"}), tuple, list],
+        "margin": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [Interval(Integral, 4, None, closed="left")],
+        "batches": [StrOptions({"stratified", "published"})],
+        "random_state": ["random_state"],
+    }
+
+    def _gradient_ratio(self, inputs):
+        """Set layers and gradient norms; return their ratio, or NaN and the reason."""
+        self.seed_ = _drawn_seed(self.random_state)
+        batches = self._batches(inputs)
+        module = inputs.backbone.module_
+        with undisturbed(inputs.backbone.device_, self.seed_):
+            self.layers_ = self._two_layers(inputs)
+            first, second = (layer_weights(module, name) for name in self.layers_)
+            weights = [*first, *second]
+            norms, n_triplets, n_active = [], [], []
+
+            def loss(features):
+                found = triplet_loss(features, codes, self.margin)
+                n_active.append(found.n_active)
+                return found.gradient
+
+            with learning(weights):
+                for rows in batches:
+                    codes = inputs.codes[rows]
+                    n_triplets.append(count_triplets(codes))
+                    gradients = inputs.gradients(rows, weights, loss)
+                    parts = gradients[: len(first)], gradients[len(first) :]
+                    norms.append([_norm(part) for part in parts])
+        self.gradient_norms_ = np.array(norms, dtype=np.float64).reshape(-1, 2)
+        self.n_batches_ = len(norms)
+        self.n_triplets_ = sum(n_triplets)
+        self.n_active_triplets_ = sum(n_active)
+        return self._ratio()
+
+    def _ratio(self):
+        # Their unit cancels; without it a mean of huge norms would not be finite.
+        norms = self.gradient_norms_ / max(self.gradient_norms_.max(initial=0.0), 1e-300)
+        first, second = norms.mean(axis=0) if len(norms) else (0.0, 0.0)
+        if first > 0:
+            return float(second / first), None
+        if self.n_triplets_ == 0:
+            return (
+                np.nan,
+                ("there is no triplet, which takes two samples of one class and one of another"),
+            )
+        if self.n_active_triplets_ == 0:
+            return np.nan, (
+                f"no triplet violates the margin of {self.margin:g}, so there is no gradient: the "
+                "features separate the classes already"
+            )
+        which = f"layer {self.layers_[0]!r}" if second > 0 else "both layers"
+        return np.nan, f"the gradient of {which} is zero"
+
+    def _batches(self, inputs):
+        if self.batches == "stratified":
+            rng = np.random.default_rng(self.seed_)
+            return stratified_batches(inputs.classes, self.batch_size, rng)
+        if len(inputs) < 6:
+            raise ValueError(
+                "batches='published' makes batches of a sixth of the samples and needs 6 samples; "
+                f"got {len(inputs)}."
+            )
+        return consecutive_batches(len(inputs), len(inputs) // 6)
+
+    def _two_layers(self, inputs):
+        module, layers = inputs.backbone.module_, self.layers
+        x = inputs.tensor(np.arange(min(2, len(inputs))))
+        if isinstance(layers, str):
+            return find_early_layers(module, inputs.run, x)
+        layers = tuple(layers)
+        if len(layers) != 2 or layers[0] == layers[1]:
+            raise ValueError(
+                "The 'layers' parameter must be 'auto' or the names of two different layers; got "
+                f"{self.layers!r}."
+            )
+        for name in layers:
+            with learning(layer_weights(module, name)):
+                if not inputs.run(x).requires_grad:
+                    raise ValueError(
+                        "The 'layers' parameter must name layers that the features depend on; "
+                        f"they do not depend on {name!r}."
+                    )
+        return layers
+
+
+def _norm(gradients):
+    """Length of all gradients of a layer together, without squares that leave the range."""
+    norms = torch.stack([torch.linalg.vector_norm(g / _size(g)) * _size(g) for g in gradients])
+    return float(torch.linalg.vector_norm(norms))
+
+
+def _size(gradient):
+    return max(float(gradient.abs().max()), 1e-300)
+
+
+class FU(GradientRatio):
+    """Ratio of the gradients of two early layers under a triplet loss, for feature utilisation.
+
+    A triplet margin loss on the penultimate features says how far they are from separating the
+    target classes. Its gradient is taken by the weights of the first two learned layers, and the
+    score is the length of the second layer's gradient divided by that of the first, each averaged
+    over batches: FU = mean ||dL/dW_second|| / mean ||dL/dW_first|| [1]_. It is positive, higher is
+    better: the target asks for little change of the first layer, whose features can be used as
+    they are. No step is taken; the network is as it was.
+
+    The loss of a batch is the mean of margin + d(a, p) - d(a, n) over all triplets of an anchor, a
+    positive of its class and a negative of another where that is positive, with d the Euclidean
+    distance of features scaled to length one.
+
+    Parameters
+    ----------
+    backbone : torch backbone, default=None
+        The network, such as a :class:`~sktransfer.backbones.TorchBackbone`; one that is fitted is
+        used as it is, of another a clone is fitted. A
+        :class:`~sktransfer.model_selection.TransferabilitySelector` sets it to each candidate.
+    layers : "auto" or (str, str), default="auto"
+        Names of the two layers, or of two parameters. "auto" finds the first convolution or patch
+        embedding (or linear layer) that the input meets, and the next convolution, linear layer or
+        attention projection that its output meets.
+    margin : float, default=0.05
+        Margin of the loss; distances lie between 0 and 2.
+    batch_size : int, default=64
+        Rows per batch, 4 or more; single batches may be larger by a row or two. The score depends
+        on it, since it is the number of rows that triplets are made of.
+    batches : {"stratified", "published"}, default="stratified"
+        Stratified batches are drawn by seed, whatever the order of the rows, and all hold
+        triplets. "published" reproduces the original: the rows in the order given, a sixth of
+        them (rounded down) in a batch, the remainder in another one; `batch_size` is not used.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the batches. With the same seed, the batches are the same for every network.
+
+    Attributes
+    ----------
+    score_ : float
+        The ratio; NaN where it is 0 / 0, with a warning that says why.
+    layers_ : tuple of str
+        Names of the two layers.
+    gradient_norms_ : ndarray of shape (n_batches_, 2)
+        Length of the gradient of each layer in each batch.
+    n_batches_ : int
+        Number of batches.
+    n_triplets_ : int
+        Number of triplets in all batches.
+    n_active_triplets_ : int
+        Number of those that violate the margin.
+    seed_ : int
+        Seed that was used.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_features_in_ : int
+        Numbers per row of X. Not there after a fit on files.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, when X is a data frame with string names.
+
+    Raises
+    ------
+    ValueError
+        If there is no backbone or it holds no torch network, two layers are not found, or
+        features or gradients are not finite.
+
+    Warns
+    -----
+    UninformativeScoreWarning
+        If there is no score (NaN): there is no triplet, none violates the margin, or the first
+        layer has no gradient.
+
+    See Also
+    --------
+    LPFU : FU together with the quality of the features.
+
+    Notes
+    -----
+    The score depends on the partition that labels make and on the content of the rows, not on
+    their order or on the names of classes; it does not change when features are multiplied by a
+    constant. It does change with a rescaling of weights that leaves the network's function alone,
+    so it compares networks of one architecture better than different ones. The spread over seeds
+    is that of random batches: see `gradient_norms_`.
+
+    At least 3 samples are needed: two of one class and one of another. Rows of classes with one
+    sample serve as negatives. Where few rows are outside of the largest class, rows of that class
+    that would have no negative are left out.
+
+    The cost is one forward and one backward pass over the data. Memory is that of a backward pass
+    with the number of rows in the backbone's ``batch_size`` (64 by default); for larger batches
+    features are computed twice. The loss itself never lists its triplets; it holds a few blocks of
+    8 MiB.
+
+    References
+    ----------
+    .. [1] D. Juodelyte et al., "On dataset transferability in medical image classification", 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from torch import nn
+    >>> from sktransfer.backbones import TorchBackbone
+    >>> from sktransfer.datasets import load_digits_target
+    >>> from sktransfer.finetune import FU
+    >>> def network():
+    ...     return nn.Sequential(
+    ...         nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten()
+    ...     )
+    >>> digits = load_digits_target()
+    >>> X, y = digits.images_train[:100], digits.labels_train[:100]
+    >>> backbone = TorchBackbone(network, input_size=8, mean=0.5, std=0.5)
+    >>> metric = FU(backbone, random_state=0).fit(X, y)
+    >>> metric.layers_
+    ('0', '2')
+    >>> bool(metric.score_ > 0)
+    True
+    """
+
+    bounds = (0.0, np.inf)
+
+    def __init__(
+        self,
+        backbone=None,
+        layers="auto",
+        margin=0.05,
+        batch_size=64,
+        random_state=None,
+        *,
+        batches="stratified",
+    ):
+        self.backbone = backbone
+        self.layers = layers
+        self.margin = margin
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.batches = batches
+
+    def _fit(self, X, target, sample_weight):
+        self.score_, reason = self._gradient_ratio(self._prepare(X, target))
+        if reason is not None:
+            warnings.warn(
+                f"FU has no score (NaN): {reason}.", UninformativeScoreWarning, stacklevel=6
+            )
