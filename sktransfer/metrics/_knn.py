@@ -1,0 +1,415 @@
+"""KNN: how well the nearest neighbours of a sample tell its target, each sample left out."""
+
+import warnings
+from numbers import Integral
+
+import numpy as np
+from scipy.stats import binom
+
+from ..exceptions import ConstantTargetWarning, UninformativeScoreWarning
+from ..utils._sklearn import Interval, StrOptions
+from ._base import TransferabilityMetric
+from ._spectrum import power_of_two
+
+# Elements of a block of distances (32 MiB in float64).
+_BLOCK_ELEMENTS = 2**22
+
+# Distances that differ by less, relative to their own size or to the last bits of the rows, are
+# equal: what a change of unit or a rotation may do to them must not decide a vote.
+_RELATIVE_TIE = 1e-11
+_EPS = np.finfo(np.float64).eps
+
+
+class KNN(TransferabilityMetric):
+    """Leave-one-out accuracy (or R²) of the nearest neighbours in the feature space.
+
+    Every sample is predicted from the `n_neighbors` other samples at the smallest Euclidean
+    distance. For labels the score is the share of samples whose label wins the vote, in [0, 1];
+    for regression it is the leave-one-out coefficient of determination, at most 1. Higher is
+    better. A baseline that every other metric should be compared with.
+
+    Nothing is left to the order of the rows or the names of the labels. Samples at the same
+    distance as the last neighbour share the votes that are left equally, and a sample counts
+    1 / m if its label shares the win with m - 1 others: the expected accuracy under ties broken at
+    random. A sample is never its own neighbour, and a duplicate of it may be.
+
+    Read more in the :ref:`User Guide <knn>`.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=1
+        Number of neighbours; all others if there are fewer.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What the target is. "auto" takes 1-D integers, strings and whole floats for class labels,
+        and all other numbers for regression.
+
+    Attributes
+    ----------
+    score_ : float
+        Accuracy in [0, 1], or the mean of `scores_`.
+    chance_level_ : float
+        Exact expectation of the score under permuted targets. For labels as if no two distances
+        were equal.
+    scores_ : ndarray of shape (n_outputs,)
+        R² of each output, 1 - sum (t - prediction)² / sum (t - mean of the others)²; regression
+        only. NaN for a constant output.
+    correlations_ : ndarray of shape (n_outputs,)
+        Pearson correlation of prediction and output, 0 where a prediction is constant; regression
+        only. NaN for a constant output.
+    n_neighbors_ : int
+        Number of neighbours used, min(`n_neighbors`, n_samples - 1).
+    saturated_ : bool
+        Whether any targets with the same values would give this score.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels; only for a classification target.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has string names.
+
+    Warns
+    -----
+    UninformativeScoreWarning
+        If all samples are at the same distance from each other, or no class has two samples.
+    ConstantTargetWarning
+        If a regression output is constant; it is left out of the mean.
+
+    See Also
+    --------
+    LinearProbe : The same question asked of a linear model.
+
+    Notes
+    -----
+    The score does not change when the features are shifted, rotated, multiplied by one common
+    constant, or extended by constant columns. Distances within a relative 1e-11 count as equal.
+    Cost O(n² D), memory bounded by one float64 copy of the features and blocks of 32 MiB.
+
+    Published versions [1]_ differ where there are duplicates (the first sorted neighbour is taken
+    for the sample itself) and ties (all different votes count as a share of right neighbours, or
+    the smallest label wins).
+
+    References
+    ----------
+    .. [1] D. Bolya, R. Mittapalli, J. Hoffman, "Scalable Diverse Model Selection for Accessible
+       Transfer Learning", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sktransfer.metrics import KNN
+    >>> F, y = load_iris(return_X_y=True)
+    >>> metric = KNN().fit(F, y)
+    >>> round(metric.score_, 2), round(metric.chance_level_, 3)
+    (0.96, 0.329)
+    """
+
+    needs = "features"
+    bounds = (-np.inf, 1.0)
+    tasks = ("classification", "regression")
+
+    _parameter_constraints: dict = {
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "task": [StrOptions({"auto", "classification", "regression"})],
+    }
+
+    def __init__(self, n_neighbors=1, *, task="auto"):
+        self.n_neighbors = n_neighbors
+        self.task = task
+
+    def _fit(self, X, target, sample_weight):
+        n_samples = len(X)
+        self.n_neighbors_ = min(int(self.n_neighbors), n_samples - 1)
+        neighbours = _Neighbours(X, self.n_neighbors_)
+        if target.task == "classification":
+            self._score_labels(neighbours, target)
+        else:
+            self._score_numbers(neighbours, target)
+
+    def _score_labels(self, neighbours, target):
+        codes, n_classes = target.codes, len(target.classes)
+        self.classes_ = target.classes
+        # Of each sample: the share of the win that goes to its own label.
+        credit = np.empty(len(codes))
+        all_tied = True
+        for rows, (query, other, weight) in neighbours:
+            size = rows.stop - rows.start
+            votes = np.bincount(
+                query * n_classes + codes[other], weights=weight, minlength=size * n_classes
+            ).reshape(size, n_classes)
+            winning = votes >= votes.max(axis=1, keepdims=True) * (1 - 1e-9)
+            own = winning[np.arange(size), codes[rows]]
+            credit[rows] = own / winning.sum(axis=1)
+            all_tied &= len(other) == size * (len(codes) - 1)
+        self.score_ = float(np.sort(credit).mean())
+        sizes = np.bincount(codes)
+        self.chance_level_ = vote_chance(sizes, self.n_neighbors_)
+        everyone = self.n_neighbors_ == len(codes) - 1
+        cause = None
+        if all_tied and not everyone:
+            cause = "all samples are at the same distance from each other"
+            self.chance_level_ = self.score_
+        elif everyone:
+            cause = "every other sample is a neighbour"
+        elif sizes.max() == 1:
+            cause = "every class has a single sample"
+        self._announce(cause, "labels")
+
+    def _announce(self, cause, what):
+        self.saturated_ = cause is not None
+        if cause:
+            warnings.warn(
+                f"The KNN score {self.score_:.6g} would be the same for any {what}: {cause}.",
+                UninformativeScoreWarning,
+                stacklevel=7,
+            )
+
+    def _score_numbers(self, neighbours, target):
+        unit = power_of_two(np.abs(target.outputs).max(axis=0))
+        t = target.outputs / unit
+        t = t - np.sort(t, axis=0).mean(axis=0)
+        constant = (target.outputs == target.outputs[0]).all(axis=0)
+        n_samples, n_outputs = t.shape
+        predicted = np.zeros_like(t)
+        spread = np.empty(n_samples)  # sum of the squared shares of the neighbours
+        all_tied = True
+        for rows, (query, other, weight) in neighbours:
+            size = rows.stop - rows.start
+            share = weight / self.n_neighbors_
+            spread[rows] = np.bincount(query, weights=share**2, minlength=size)
+            for k in range(n_outputs):
+                predicted[rows, k] = np.bincount(query, share * t[other, k], minlength=size)
+            all_tied &= len(other) == size * (n_samples - 1)
+        # The mean of the others differs from a sample by n / (n - 1) times its own deviation.
+        baseline = (np.square(t).sum(axis=0)) * (n_samples / (n_samples - 1)) ** 2
+        error = np.square(t - predicted).sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.scores_ = np.where(constant, np.nan, 1 - error / baseline)
+        self.correlations_ = np.where(constant, np.nan, _correlations(t, predicted))
+        # Exact: targets are exchangeable under permutation.
+        chance = 1 - (1 + np.sort(spread).mean()) * (n_samples - 1) / n_samples
+        self.chance_level_ = float(chance)
+        if not mean_of_defined(self, "KNN"):
+            self.saturated_ = True
+            return
+        cause = None
+        if all_tied:
+            cause = "all samples are at the same distance from each other"
+            if self.n_neighbors_ == n_samples - 1:
+                cause = "every other sample is a neighbour"
+            self.chance_level_ = self.score_
+        self._announce(cause, "targets")
+
+
+def mean_of_defined(metric, name, stacklevel=7):
+    """Set `score_` to the mean of the outputs that are not constant, and announce the others.
+
+    Parameters
+    ----------
+    metric : TransferabilityMetric
+        A metric with `scores_`, NaN where an output is constant.
+    name : str
+        Its name, for messages.
+    stacklevel : int, default=7
+        How far the caller's line is from here.
+
+    Returns
+    -------
+    defined : bool
+        Whether any output has a score.
+    """
+    undefined = np.flatnonzero(np.isnan(metric.scores_))
+    n_outputs = len(metric.scores_)
+    if len(undefined) == n_outputs:
+        metric.score_ = np.nan
+        warnings.warn(
+            f"{name} has no score (NaN): the variance is zero for every output of the target.",
+            UninformativeScoreWarning,
+            stacklevel=stacklevel,
+        )
+        return False
+    if len(undefined):
+        warnings.warn(
+            f"{name} left out {len(undefined)} of {n_outputs} outputs that are constant: "
+            f"{undefined[:10].tolist()}.",
+            ConstantTargetWarning,
+            stacklevel=stacklevel,
+        )
+    metric.score_ = float(np.nanmean(metric.scores_))
+    return True
+
+
+def _correlations(t, predicted):
+    """Pearson correlation of each column; 0 where a column has no variance."""
+    t = t - t.mean(axis=0)
+    p = predicted - predicted.mean(axis=0)
+    p[:, np.square(p).sum(axis=0) <= 1e-20 * np.square(t).sum(axis=0)] = 0.0
+    norm = np.sqrt(np.square(t).sum(axis=0) * np.square(p).sum(axis=0))
+    product = (t * p).sum(axis=0)
+    return np.clip(np.divide(product, norm, out=np.zeros_like(norm), where=norm > 0), -1, 1)
+
+
+def vote_chance(sizes, k):
+    """Expected leave-one-out accuracy of a vote of k when labels are permuted.
+
+    The votes are a draw without replacement from the other labels, which is what independent
+    binomial counts of the classes are, given that they sum to k.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n_classes,)
+        Number of samples of each class.
+    k : int
+        Number of neighbours.
+
+    Returns
+    -------
+    chance : float
+        Probability that a sample's own label wins, 1 / m where m labels share the win.
+    """
+    n_samples = int(sizes.sum())
+    if k == 1:
+        return float((sizes * (sizes - 1.0)).sum() / (n_samples * (n_samples - 1.0)))
+    kinds, counts = np.unique(sizes, return_counts=True)
+    rate = k / (n_samples - 1)
+    if rate >= 1.0:  # everyone votes: a sample's own label has one vote less than its size
+        own = kinds - 1
+        credit = np.zeros(len(kinds))
+        for i, votes in enumerate(own):
+            others = np.repeat(kinds, counts - (np.arange(len(kinds)) == i))
+            if votes and votes >= others.max(initial=0):
+                credit[i] = 1 / (1 + (others == votes).sum())
+        return float((kinds * counts * credit).sum() / n_samples)
+    total = 0.0
+    for votes in range(1, min(k, int(kinds[-1]) - 1) + 1):
+        # E[1 / (1 + ties)] is the integral over s in [0, 1] of E[s ** ties], a polynomial in s.
+        nodes, node_weights = np.polynomial.legendre.leggauss(k // votes + 1)
+        s, node_weights = (nodes + 1) / 2, node_weights / 2
+        fewer = np.arange(votes + 1)
+        table = []
+        for size in kinds:
+            pmf = np.zeros((len(s), k + 1))
+            pmf[:, : votes + 1] = binom.pmf(fewer, size, rate)[: k + 1]
+            pmf[:, votes] *= s
+            table.append(pmf)
+        one = np.zeros((len(s), k + 1))
+        one[:, 0] = 1.0
+        all_but_one = [_power(pmf, m - 1) for pmf, m in zip(table, counts, strict=True)]
+        whole = [_multiply(a, b) for a, b in zip(all_but_one, table, strict=True)]
+        before = [one]
+        for factor in whole:
+            before.append(_multiply(before[-1], factor))
+        after = one
+        for i in range(len(kinds) - 1, -1, -1):
+            others = _multiply(_multiply(before[i], after), all_but_one[i])[:, k - votes]
+            win = binom.pmf(votes, kinds[i] - 1, rate) * (node_weights @ others)
+            total += win * kinds[i] * counts[i] / n_samples
+            after = _multiply(after, whole[i])
+    return float(total / binom.pmf(k, n_samples - 1, rate))
+
+
+def _multiply(a, b):
+    """Product of polynomials given row by row, cut off at their common degree."""
+    product = np.zeros_like(a)
+    for degree in range(a.shape[1]):
+        if b[:, degree].any():
+            product[:, degree:] += a[:, : a.shape[1] - degree] * b[:, [degree]]
+    return product
+
+
+def _power(base, exponent):
+    result = np.zeros_like(base)
+    result[:, 0] = 1.0
+    while exponent:
+        if exponent & 1:
+            result = _multiply(result, base)
+        base = _multiply(base, base)
+        exponent >>= 1
+    return result
+
+
+class _Neighbours:
+    """Yields, block by block, who votes for whom with what weight; weights sum to k.
+
+    Distances come from a matrix product, fast and with rounding errors of a known bound. Only pairs
+    whose distance the bound does not tell from that of the k-th neighbour are computed again, by
+    differences, which are the same for a pair wherever it stands.
+    """
+
+    def __init__(self, X, k):
+        # Powers of two keep the rows exact.
+        self.unit = power_of_two(max(abs(float(X.max())), abs(float(X.min()))))
+        self.X, self.k = X, k
+        rows = np.empty(X.shape)
+        np.divide(X, self.unit, out=rows, dtype=np.float64)
+        self.norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        rows -= rows.mean(axis=0)
+        self.centred = rows
+        self.square = np.einsum("ij,ij->i", rows, rows)
+
+    def __iter__(self):
+        n_samples = len(self.X)
+        step = max(1, _BLOCK_ELEMENTS // n_samples)
+        for start in range(0, n_samples, step):
+            rows = slice(start, min(start + step, n_samples))
+            yield rows, self._votes(rows)
+
+    def _votes(self, rows):
+        k, n_samples = self.k, len(self.X)
+        distance = self.centred[rows] @ self.centred.T
+        distance *= -2
+        distance += self.square
+        distance += self.square[rows, None]
+        index = np.arange(rows.start, rows.stop)
+        distance[index - rows.start, index] = np.inf
+        last = np.partition(distance, k - 1, axis=1)[:, k - 1]
+        last = np.maximum(last, 0.0)
+        # Errors of the product, of centring, and what counts as a tie, all as squared distances.
+        bound = 8 * (self.X.shape[1] + 16) * _EPS * (3 * self.square[rows] + 2 * last)
+        tie = self._tie(rows, np.sqrt(last))
+        bound += 4 * tie * (np.sqrt(last) + tie)
+        low, high = (last - bound)[:, None], (last + bound)[:, None]
+        near = distance <= high
+        query, other = np.nonzero(near)
+        sure = distance[query, other] < low[query, 0]
+        weight = np.ones(len(query))
+        open_rows = near.sum(axis=1) > k
+        unsure = open_rows[query] & ~sure
+        if unsure.any():
+            left = k - np.bincount(query[sure], minlength=len(near))
+            weight[unsure] = self._share(rows, query[unsure], other[unsure], left)
+        voting = weight > 0
+        return query[voting], other[voting], weight[voting]
+
+    def _tie(self, rows, distance):
+        return _RELATIVE_TIE * distance + 8 * _EPS * (2 * self.norm[rows] + distance)
+
+    def _share(self, rows, query, other, left):
+        """Give the votes left of each query to the nearest of its candidates."""
+        exact = self._exact(query + rows.start, other)
+        order = np.lexsort((exact, query))
+        query, exact = query[order], exact[order]
+        first = np.r_[0, np.flatnonzero(np.diff(query)) + 1]
+        present = query[first]
+        last = np.zeros(len(left))
+        last[present] = exact[first + left[present] - 1]
+        tie = self._tie(rows, last)
+        inside = exact < (last - tie)[query]
+        tied = ~inside & (exact <= (last + tie)[query])
+        n_inside = np.bincount(query[inside], minlength=len(left))
+        n_tied = np.bincount(query[tied], minlength=len(left))
+        share = (left - n_inside) / np.maximum(n_tied, 1)
+        weight = np.zeros(len(order))
+        weight[order] = np.where(inside, 1.0, np.where(tied, share[query], 0.0))
+        return weight
+
+    def _exact(self, one, two):
+        distance = np.empty(len(one))
+        step = max(1, _BLOCK_ELEMENTS // 2 // self.X.shape[1])
+        for start in range(0, len(one), step):
+            pairs = slice(start, start + step)
+            difference = self.X[one[pairs]] / self.unit
+            difference = difference.astype(np.float64, copy=False)
+            difference -= self.X[two[pairs]] / self.unit
+            np.square(difference, out=difference)
+            distance[pairs] = np.sqrt(difference.sum(axis=1))
+        return distance
