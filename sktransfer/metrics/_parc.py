@@ -16,7 +16,8 @@ from ._spectrum import power_of_two
 _MOST_SORTED_PAIRS = 2**20
 # Correlations that differ by less than this are equal but for rounding.
 _TIE = 1e-12
-# Steps of the grid per unit of correlation. Its width changes the score by about width / sqrt(pairs).
+# Steps of the grid per unit of correlation. The score changes by about their width divided by the
+# root of the number of pairs.
 _GRID = 2**20
 # Elements of a block of correlations (64 MiB).
 _BLOCK_ELEMENTS = 2**23
@@ -25,7 +26,7 @@ _CONSTANT_ROW = 1e-9
 
 
 class PARC(RowMetric):
-    """Pairwise annotation representation comparison: are features correlated where labels agree?
+    """Pairwise annotation representation comparison: rank correlation of two kinds of distance.
 
     Features are reduced to their leading principal components, each component is divided by its
     standard deviation, and one minus the correlation of two rows is the distance of two samples.
@@ -132,13 +133,16 @@ class PARC(RowMetric):
         self.n_components_ = rows.shape[1]
         codes = target.codes
         if self.max_samples is not None and self.max_samples < len(rows):
-            kept = _stratified_draw(X, rows, codes, self.max_samples, self.seed_)
+            # As many components as samples allow leave all rows equally long but for weights.
+            weight = 1.0 if self.n_components is None else np.linspace(1, 2, self.n_components_)
+            ranks = row_ranks(X, rounded_norms(rows * weight))
+            kept = _stratified_draw(ranks, codes, self.max_samples, self.seed_)
             rows, codes = rows[kept], codes[kept]
         self.n_samples_ = len(rows)
         directions = _unit_rows(rows)
-        every, same = (_sorted_pairs if _n_pairs(rows) <= _MOST_SORTED_PAIRS else _counted_pairs)(
-            directions, codes
-        )
+        n_pairs = len(rows) * (len(rows) - 1) // 2
+        count = _sorted_pairs if n_pairs <= _MOST_SORTED_PAIRS else _counted_pairs
+        every, same = count(directions, codes)
         self.score_ = _spearman(every, same)
         reason = self._reason(len(X), every, same)
         self.saturated_ = reason is not None
@@ -190,9 +194,9 @@ def _standardise_columns(X):
     return rows
 
 
-def _stratified_draw(X, rows, codes, n_drawn, seed):
+def _stratified_draw(ranks, codes, n_drawn, seed):
     """Draw samples so that every class keeps its share, in a way that only content decides."""
-    order, classes = canonical_order(row_ranks(X, rounded_norms(rows)), codes)
+    order, classes = canonical_order(ranks, codes)
     rng = np.random.default_rng(seed)
     # Members of a class, in random order, stand at even distances on a common scale.
     position = np.empty(len(order))
@@ -212,10 +216,6 @@ def _unit_rows(rows):
     rows[~varies] = 0.0
     rows[varies] /= length[varies, None]
     return rows
-
-
-def _n_pairs(rows):
-    return len(rows) * (len(rows) - 1) // 2
 
 
 def _sorted_pairs(directions, codes):
@@ -247,9 +247,7 @@ def _counted_pairs(directions, codes):
         # Every pair once: what is on and below the diagonal goes to a bin that is thrown away.
         bins[np.tril_indices(stop - start)] = n_bins - 1
         every += np.bincount(bins.ravel(), minlength=n_bins)
-        within = [
-            bins[i, i + 1 : class_end[start + i] - start] for i in range(stop - start)
-        ]
+        within = [bins[i, i + 1 : class_end[start + i] - start] for i in range(stop - start)]
         same += np.bincount(np.concatenate(within), minlength=n_bins)
     return every[:-1], same[:-1]
 
