@@ -10,6 +10,7 @@ from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._knn import mean_of_defined
 from ._leep import _drawn_seed
+from ._permutations import canonical_order
 from ._spectrum import power_of_two
 
 # Candidate penalties relative to the largest eigenvalue of the centred scatter matrix.
@@ -244,31 +245,6 @@ def _accuracy(fit, residual, codes):
     winning = predicted >= largest - 1e-9 * np.maximum(1.0, np.abs(largest))
     credit = winning[np.arange(len(codes)), codes] / winning.sum(axis=1)
     return float(np.sort(credit).mean())
-
-
-def canonical_order(X):
-    """Order of the rows that depends on their content alone; equal rows may change places.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Rows of any size.
-
-    Returns
-    -------
-    order : ndarray of shape (n_samples,)
-        Positions that sort the rows.
-    """
-    # A projection tells apart all rows that differ.
-    projection = np.random.default_rng(0).normal(size=X.shape[1])
-    unit = power_of_two(max(abs(float(X.max())), abs(float(X.min()))))
-    value = np.empty(len(X))
-    step = max(1, 2**21 // X.shape[1])
-    for start in range(0, len(X), step):
-        value[start : start + step] = (X[start : start + step] / unit).astype(float) @ projection
-    value -= np.sort(value)[len(value) // 2]
-    value /= np.abs(value).max(initial=0.0) or 1.0
-    return np.argsort(np.round(value, 10), kind="stable")
 
 
 class _Probe:
