@@ -340,7 +340,7 @@ class FeatureMoments:
         return self._by_class is not None
 
     def class_parts(self):
-        """What is kept of every class by itself, for metrics that compare classes.
+        """Return what is kept of every class by itself, for metrics that compare classes.
 
         Returns
         -------

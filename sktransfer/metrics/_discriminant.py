@@ -1,0 +1,94 @@
+"""Linear discriminant analysis with a shrunk within-class covariance, in principal coordinates."""
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.special import softmax
+
+# Within-class scatter below this share of the total is the rounding of class means: the classes
+# are single points.
+_COLLAPSED = 1e-24
+
+
+class ClassScatter:
+    """Class means and within-class covariance of centred rows.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_samples, r), dtype float64
+        Rows less their mean.
+    codes : ndarray of shape (n_samples,)
+        Class of each row, all of 0, ..., n_classes - 1.
+    variances : ndarray of shape (r,), default=None
+        Variances of the columns of Z, if these are uncorrelated. The within-class covariance then
+        follows from the class means, faster and with fewer digits.
+
+    Attributes
+    ----------
+    sizes : ndarray of shape (n_classes,)
+        Class sizes.
+    priors : ndarray of shape (n_classes,)
+        Class shares.
+    means : ndarray of shape (n_classes, r)
+        Class means.
+    within : ndarray of shape (r, r)
+        Population covariance of the rows less their class mean.
+    """
+
+    def __init__(self, Z, codes, variances=None):
+        self.sizes = np.bincount(codes)
+        n_samples = len(codes)
+        self.priors = self.sizes / n_samples
+        members = sparse.csr_array(
+            (1 / self.sizes[codes], (codes, np.arange(n_samples))), (len(self.sizes), n_samples)
+        )
+        self.means = members @ Z
+        if variances is None:
+            residual = Z - self.means[codes]
+            self.within = residual.T @ residual / n_samples
+        else:
+            self.within = np.diag(variances) - (self.means * self.priors[:, None]).T @ self.means
+        between = float(self.priors @ np.square(self.means).sum(axis=1))
+        self.trace = float(np.trace(self.within))
+        self.total = self.trace + between
+
+    def factor(self, shrinkage, n_features):
+        """Cholesky factor of the shrunk covariance (1 - h) W + h tr(W) / n_features I.
+
+        Parameters
+        ----------
+        shrinkage : float
+            The weight h in [0, 1] of the multiple of the identity.
+        n_features : int
+            Number of features over which the trace is averaged.
+
+        Returns
+        -------
+        factor : ndarray of shape (r, r)
+            Lower triangular. Classes that are single points get a small multiple of the identity,
+            which tells all different means apart and none that differ by rounding only.
+        """
+        r = len(self.within)
+        if self.trace <= _COLLAPSED * self.total:
+            return np.sqrt(1e-8 * self.total / n_features) * np.eye(r)
+        shrunk = (1 - shrinkage) * self.within
+        diagonal = np.einsum("ii->i", shrunk)
+        diagonal += shrinkage * self.trace / n_features
+        noise = 4 * np.finfo(np.float64).eps * max(r, 16) * self.trace
+        for ridge in (0.0, noise, 100 * noise):
+            diagonal += ridge
+            try:
+                return linalg.cholesky(shrunk, lower=True, check_finite=False)
+            except linalg.LinAlgError:
+                continue
+        raise AssertionError("a covariance with a ridge has a Cholesky factor")
+
+    def coefficients(self, factor):
+        """Return coefficients (r, n_classes) and intercepts of the discriminant functions."""
+        coef = linalg.cho_solve((factor, True), self.means.T, check_finite=False)
+        intercept = np.log(self.priors) - 0.5 * np.einsum("kr,rk->k", self.means, coef)
+        return coef, intercept
+
+    def posterior(self, Z, factor):
+        """Class probabilities of rows, an array of shape (n_samples, n_classes)."""
+        coef, intercept = self.coefficients(factor)
+        return softmax(Z @ coef + intercept, axis=1)

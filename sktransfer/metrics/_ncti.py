@@ -1,0 +1,254 @@
+"""NCTI: how close the classes are to neural collapse."""
+
+import warnings
+from numbers import Integral
+
+import numpy as np
+from scipy import linalg
+
+from ..exceptions import UninformativeScoreWarning
+from ..utils._sklearn import Interval
+from ._base import RowMetric
+from ._discriminant import ClassScatter
+from ._leep import _drawn_seed
+from ._permutations import chance_scores, reason_to_doubt
+
+# As published: the temperature reads this many leading components, and has this lower bound.
+_TEMPERATURE_COMPONENTS = 32
+_SMALLEST_TEMPERATURE = 1e-10
+
+
+class NCTI(RowMetric):
+    """Neural-collapse-informed transferability index, from three parts.
+
+    The features are projected on their leading principal components, and a linear discriminant
+    analysis, shrunk by the temperature t = max(exp(-total variance), 1e-10), is fitted there. The
+    parts are [1]_
+
+    - ``seli``, the nuclear norm of the centred samples on the n_classes - 1 discriminant axes
+      (larger is better),
+    - ``ncc``, the mean probability of the true class (larger is better),
+    - ``vc``, the logarithm of the nuclear norms, summed over the classes, of the posterior
+      matrices of their samples (smaller is better: within a class the posteriors agree).
+
+    The index is *relative to a pool of candidates*: each part is scaled to [0, 1] over the pool,
+    and :meth:`pool_scores` returns seli + ncc - vc in [-1, 2]. `score_` is a substitute for one
+    candidate alone, in (-1, 2), in which each part is scaled by limits that depend on the target
+    only (see Notes).
+
+    It does not change under shifts and rotations; it depends on the scale of the features through
+    the temperature. All parts are computed on samples whose labels the analysis has seen: with few
+    samples any labels score high, which is announced.
+
+    Read more in the :ref:`User Guide <ncti>`.
+
+    Parameters
+    ----------
+    n_components : int or None, default=64
+        Number of principal components; fewer if the data have fewer, all for None.
+    n_permutations : int, default=10
+        Largest number of label permutations behind `chance_level_`; three are enough for a score
+        far above them. 0 leaves it NaN and saves their cost.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the permutations. The parts themselves are not random.
+
+    Attributes
+    ----------
+    components_ : dict of str to float
+        The parts "seli", "ncc" and "vc".
+    score_ : float
+        The candidate-free combination, in (-1, 2).
+    chance_level_ : float
+        Mean `score_` under permuted labels.
+    saturated_ : bool
+        Whether `score_` can't be told from that of permuted labels.
+    temperature_ : float
+        The shrinkage t.
+    n_components_ : int
+        Number of components used.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    seed_ : int
+        Seed that was used for the permutations.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has string names.
+
+    Warns
+    -----
+    UninformativeScoreWarning
+        If `score_` can't be told from that of permuted labels.
+
+    See Also
+    --------
+    SFDA : A shrunk discriminant analysis on all features.
+
+    Notes
+    -----
+    Authors' and later versions of the code differ in the sign of vc; here it is the authors'.
+    Where t reaches its bound, they change to another solver, whose scale depends on the version of
+    scikit-learn. Here the shrunk analysis with population covariances is used throughout: it agrees
+    with the former solver exactly, with the latter (as of scikit-learn 1.9.1) as closely as 1e-10
+    is to 0 where the within-class covariance is regular, and has no jump between the two.
+
+    With n samples, K classes of sizes n_k and m = min(K - 1, n_components_), let
+    s = seli / (m sqrt(n)), the mean spread along a discriminant axis in units of the spread within
+    classes. vc lies between a = log sum_k sqrt(n_k / K) and b = log sum_k sqrt(n_k min(n_k, K)).
+    Then `score_` is s / (1 + s) + ncc - (vc - a) / (b - a).
+
+    Cost beside the shared decomposition: O(n_samples (n_features k + n_classes**2)) for k
+    components, and once more O(n_samples n_classes**2) for each permutation.
+
+    References
+    ----------
+    .. [1] Z. Wang et al., "How Far Pre-trained Models Are from Neural Collapse on the Target
+       Dataset Informs their Transferability", ICCV 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sktransfer.metrics import NCTI
+    >>> F, y = load_digits(return_X_y=True)
+    >>> good, bad = NCTI().fit(F, y), NCTI().fit(F[:, :16], y)
+    >>> {name: round(part, 2) for name, part in good.components_.items()}
+    {'seli': 1242.58, 'ncc': 0.95, 'vc': 5.05}
+    >>> NCTI.pool_scores([good, bad, None])
+    array([ 2., -1., nan])
+    """
+
+    needs = "features"
+    bounds = (-1.0, 2.0)
+    tasks = ("classification",)
+    relative_to_pool = True
+
+    _parameter_constraints: dict = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_permutations": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, n_components=64, *, n_permutations=10, random_state=0):
+        self.n_components = n_components
+        self.n_permutations = n_permutations
+        self.random_state = random_state
+
+    def _fit_rows(self, X, target, sample_weight, moments):
+        spectrum = moments().spectrum
+        n_samples = len(X)
+        Z = spectrum.principal_components(X, self.n_components) / spectrum.unit
+        variances = spectrum.eigenvalues[: Z.shape[1]] / n_samples
+        # With the divisor n - 1, and in original units.
+        leading = float(variances[:_TEMPERATURE_COMPONENTS].sum()) * n_samples / (n_samples - 1)
+        with np.errstate(over="ignore"):
+            temperature = float(np.exp(-leading * np.float64(spectrum.unit) * spectrum.unit))
+        temperature = max(temperature, _SMALLEST_TEMPERATURE)
+
+        self.classes_ = target.classes
+        self.n_components_ = Z.shape[1]
+        self.temperature_ = temperature
+        self.components_ = _parts(Z, target.codes, variances, temperature)
+        sizes = np.bincount(target.codes)
+        self.score_ = _alone(self.components_, sizes, Z.shape[1])
+
+        self.seed_ = _drawn_seed(self.random_state)
+        chance = chance_scores(
+            lambda codes: _alone(
+                _parts(Z, codes, variances, temperature), np.bincount(codes), Z.shape[1]
+            ),
+            self.score_,
+            X,
+            target.codes,
+            self.seed_,
+            self.n_permutations,
+        )
+        self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
+        self._judge(spectrum.rank, n_samples, chance)
+
+    def _judge(self, rank, n_samples, chance):
+        if rank == 0:
+            reason = "the features are constant"
+        elif len(self.classes_) == n_samples:
+            reason = "every class has a single sample"
+        else:
+            reason = reason_to_doubt(self.score_, chance, self.bounds[1])
+        self.saturated_ = reason is not None
+        if reason:
+            warnings.warn(
+                f"The NCTI score {self.score_:.6g} says nothing: {reason}. Use fewer components "
+                "or more samples.",
+                UninformativeScoreWarning,
+                stacklevel=5,
+            )
+
+    @classmethod
+    def pool_scores(cls, fitted_metrics):
+        """Combine the parts of all candidates of a pool: seli + ncc - vc, each scaled to [0, 1].
+
+        Parameters
+        ----------
+        fitted_metrics : sequence of NCTI or None
+            One per candidate; None for a candidate that failed, which has no influence on the
+            others.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_candidates,), dtype float64
+            In [-1, 2], NaN for a failed candidate. A part that is the same for all candidates
+            counts 0, so that a candidate alone scores 0.
+        """
+        scores = np.full(len(fitted_metrics), np.nan)
+        present = [i for i, metric in enumerate(fitted_metrics) if metric is not None]
+        if present:
+            scores[present] = 0.0
+            for name, sign in (("seli", 1.0), ("ncc", 1.0), ("vc", -1.0)):
+                part = np.array([fitted_metrics[i].components_[name] for i in present])
+                extent = part.max() - part.min()
+                if extent > 0:
+                    scores[present] += sign * (part - part.min()) / extent
+        return scores
+
+
+def _parts(Z, codes, variances, temperature):
+    """Parts of the index, for uncorrelated columns with the variances given."""
+    scatter = ClassScatter(Z, codes)
+    n_samples, k = Z.shape
+    factor = scatter.factor(temperature, k)
+    posterior = scatter.posterior(Z, factor)
+    order = np.argsort(codes, kind="stable")
+    by_class = np.split(posterior[order], np.cumsum(scatter.sizes)[:-1])
+    norms = [np.linalg.svd(block, compute_uv=False).sum() for block in by_class]
+    return {
+        "seli": _discriminant_norm(scatter, factor, variances, temperature),
+        "ncc": min(float(posterior[np.arange(n_samples), codes].mean()), 1.0),
+        "vc": float(np.log(sum(norms))),
+    }
+
+
+def _discriminant_norm(scatter, factor, variances, temperature):
+    """Nuclear norm of the centred samples on the discriminant axes."""
+    k = len(variances)
+    n_axes = min(len(scatter.sizes) - 1, k)
+    if n_axes == 0:
+        return 0.0
+    # Shrunk total less shrunk within-class covariance, as published.
+    between = (1 - temperature) * (np.diag(variances) - scatter.within)
+    between += temperature * (variances.sum() - scatter.trace) / k * np.eye(k)
+    half = linalg.solve_triangular(factor, between, lower=True, check_finite=False)
+    whitened = linalg.solve_triangular(factor, half.T, lower=True, check_finite=False)
+    vectors = linalg.eigh(whitened, check_finite=False)[1][:, -n_axes:]
+    axes = linalg.solve_triangular(factor, vectors, lower=True, trans="T", check_finite=False)
+    projected = (axes * variances[:, None]).T @ axes
+    squares = np.maximum(linalg.eigvalsh(projected, check_finite=False), 0.0)
+    return float(np.sqrt(scatter.sizes.sum() * squares).sum())
+
+
+def _alone(parts, sizes, n_components):
+    """Combine parts by limits that depend on the class sizes only."""
+    n_classes = len(sizes)
+    n_axes = max(min(n_classes - 1, n_components), 1)
+    spread = parts["seli"] / (n_axes * np.sqrt(sizes.sum()))
+    low = np.log(np.sqrt(sizes / n_classes).sum())
+    high = np.log(np.sqrt(sizes * np.minimum(sizes, n_classes)).sum())
+    variability = np.clip((parts["vc"] - low) / (high - low), 0.0, 1.0)
+    return float(spread / (1 + spread) + parts["ncc"] - variability)
