@@ -37,7 +37,7 @@ LAYERS = {
     "metrics": 2,
     "evaluation": 2,
     "backbones": 3,
-    "finetune": 3,
+    "finetune": 4,
     "datasets": 4,
     "model_selection": 5,
     "inspection": 6,

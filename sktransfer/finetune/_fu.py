@@ -148,12 +148,12 @@ class FU(GradientRatio):
     batch_size : int, default=64
         Rows per batch, 4 or more; single batches may be larger by a row or two. The score depends
         on it, since it is the number of rows that triplets are made of.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the batches. With the same seed, the batches are the same for every network.
     batches : {"stratified", "published"}, default="stratified"
         Stratified batches are drawn by seed, whatever the order of the rows, and all hold
         triplets. "published" reproduces the original: the rows in the order given, a sixth of
         them (rounded down) in a batch, the remainder in another one; `batch_size` is not used.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the batches. With the same seed, the batches are the same for every network.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class FU(GradientRatio):
     ...         nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten()
     ...     )
     >>> digits = load_digits_target()
-    >>> X, y = digits.images_train[:100], digits.labels_train[:100]
+    >>> X, y = digits.images_train[:100], digits.y_train[:100]
     >>> backbone = TorchBackbone(network, input_size=8, mean=0.5, std=0.5)
     >>> metric = FU(backbone, random_state=0).fit(X, y)
     >>> metric.layers_

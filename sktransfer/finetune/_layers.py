@@ -153,11 +153,8 @@ def _watch(module, run, x):
 
 def _owner(parameter):
     """Name of the layer a parameter belongs to, also if its weight is parametrised."""
-    return (
-        parameter.partition(".parametrizations.")[0].rpartition(".")[0]
-        if (".parametrizations." not in parameter)
-        else parameter.partition(".parametrizations.")[0]
-    )
+    layer, parametrised, _ = parameter.partition(".parametrizations.")
+    return layer if parametrised else parameter.rpartition(".")[0]
 
 
 class _UseRecorder(TorchFunctionMode):
@@ -177,17 +174,20 @@ class _UseRecorder(TorchFunctionMode):
                 self._names[_owner(name)].add(name)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        output = func(*args, **(kwargs or {}))
-        given = list(_tensors((args, kwargs or {})))
-        made_of = [self._made_of[id(t)][1] for t in given if id(t) in self._made_of]
-        if not made_of:
-            return output
-        names = tuple(dict.fromkeys(name for several in made_of for name in several))
+        kwargs = kwargs or {}
+        output = func(*args, **kwargs)
+        given = list(_tensors((args, kwargs)))
         depends = any(t.requires_grad for t in given if id(t) not in self._made_of)
-        if getattr(func, "__name__", None) in _LINEAR_MAPS:
+        called = getattr(func, "__name__", None)
+        if called == "multi_head_attention_forward":
+            # A learned query is looked for in the input, it is no layer.
+            given = list(_tensors((args[3:], kwargs)))
+        made_of = [self._made_of[id(t)][1] for t in given if id(t) in self._made_of]
+        names = tuple(dict.fromkeys(name for several in made_of for name in several))
+        if called in _LINEAR_MAPS:
             if depends:
                 self._note(names)
-        elif not depends:
+        elif names and not depends:
             for tensor in _tensors(output):
                 self._made_of.setdefault(id(tensor), (tensor, names))
         return output

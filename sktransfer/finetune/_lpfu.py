@@ -125,7 +125,7 @@ class LPFU(GradientRatio):
     ...         nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten()
     ...     )
     >>> digits = load_digits_target()
-    >>> X, y = digits.images_train[:100], digits.labels_train[:100]
+    >>> X, y = digits.images_train[:100], digits.y_train[:100]
     >>> pool = [
     ...     LPFU(TorchBackbone(network, input_size=size, mean=0.5, std=0.5), random_state=0)
     ...     for size in (6, 9)
@@ -175,13 +175,13 @@ class LPFU(GradientRatio):
         inputs = self._prepare(X, target)
         fu, reason = self._gradient_ratio(inputs)
         lp = self._label_prediction(inputs)
-        self.lp_chance_level_ = lp.chance_level_
+        self.lp_chance_level_ = getattr(lp, "chance_level_", float("nan"))
         self.components_ = {"lp": lp.score_, "fu": fu}
         if self.n_triplets_ == 0:
             self.score_ = float("nan")
             consequence = "LPFU has no score (NaN)"
         else:
-            chance = 0.0 if np.isnan(lp.chance_level_) else min(lp.chance_level_, 1.0 - 1e-9)
+            chance = 0.0 if np.isnan(self.lp_chance_level_) else self.lp_chance_level_
             above_chance = np.clip((lp.score_ - chance) / (1.0 - chance), 0.0, 1.0)
             self.score_ = float(above_chance * (0.5 if np.isnan(fu) else fu / (1.0 + fu)))
             consequence = "LPFU is decided by LP alone, FU being undefined"

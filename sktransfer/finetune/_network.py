@@ -16,7 +16,7 @@ from sktransfer.backbones._base import BaseTorchBackbone
 from sktransfer.backbones._images import FileImages, input_kind
 from sktransfer.finetune._batches import canonical_classes
 from sktransfer.metrics._base import TransferabilityMetric
-from sktransfer.utils._sklearn import HasMethods, _check_feature_names, _safe_indexing
+from sktransfer.utils._sklearn import HasMethods, _check_feature_names
 
 __all__ = ["NetworkInputs", "NetworkMetric", "undisturbed"]
 
@@ -118,12 +118,19 @@ class NetworkMetric(TransferabilityMetric):
             elif isinstance(backbone, Pipeline) and hasattr(backbone[-1], "module_"):
                 X, backbone = backbone[:-1].transform(X), backbone[-1]
             else:
+                kind = type(backbone).__name__
+                if isinstance(backbone, Pipeline):
+                    kind += f" that ends in {type(backbone[-1]).__name__}"
                 raise ValueError(
-                    f"{name} needs the gradients of a torch network, and {backbone!r} holds none; "
-                    "it takes backbones of sktransfer.backbones, such as TorchBackbone."
+                    f"{name} needs the gradients of a torch network, and a {kind} has none: it "
+                    "takes backbones of sktransfer.backbones, such as TorchBackbone, or a fitted "
+                    "pipeline that ends in one."
                 )
         # Fitting learns nothing from the data, so a fitted backbone can be used as it is.
-        return (backbone if hasattr(backbone, "module_") else clone(backbone).fit(X)), X
+        if not hasattr(backbone, "module_"):
+            with np.errstate(over="ignore"):  # infinite features are reported where they are used
+                backbone = clone(backbone).fit(X)
+        return backbone, X
 
 
 class NetworkInputs:
@@ -154,6 +161,7 @@ class NetworkInputs:
         self._X = X
         with np.errstate(over="ignore"):
             self._batches = backbone._as_batches(X, reset=False)
+        self._files = list(X) if isinstance(self._batches, FileImages) else None
         self.classes = canonical_classes(self._keys(), codes)
 
     def __len__(self):
@@ -161,8 +169,8 @@ class NetworkInputs:
 
     def _keys(self):
         """Numbers that tell rows of different content apart, the same for every backbone."""
-        if isinstance(self._batches, FileImages):
-            return np.array([_digest(item) for item in self._X], dtype=np.uint64)
+        if self._files is not None:
+            return np.array([_digest(item) for item in self._files], dtype=np.uint64)
         # As given, not as this network wants it: all candidates shall see the same batches.
         X = self._X if input_kind(self._X) == "images" else None
         keys, direction = np.empty(len(self)), None
@@ -182,11 +190,10 @@ class NetworkInputs:
     def _read(self, rows):
         """Give some rows as the network is given them, on the CPU."""
         with np.errstate(over="ignore"):
-            if isinstance(self._batches, FileImages):
-                items = [_safe_indexing(self._X, int(row), axis=0) for row in rows]
-                items = FileImages(items, self._batches.preprocessing)
-                return items.batch(slice(0, len(rows)))
-            return self._batches.batch(rows)
+            if self._files is None:
+                return self._batches.batch(rows)
+            items = FileImages([self._files[row] for row in rows], self._batches.preprocessing)
+            return items.batch(slice(0, len(rows)))
 
     def tensor(self, rows):
         """Give some rows as the network is given them.
@@ -287,7 +294,7 @@ class NetworkInputs:
 
     def _finite(self, values, what="features"):
         if not bool(torch.isfinite(values.detach()).all()):
-            raise ValueError(f"The {what} of {self.backbone!r} contain NaN or infinite values.")
+            raise ValueError(f"The {what} of the network contain NaN or infinite values.")
         return values
 
 
