@@ -2,32 +2,42 @@
 
 from ..utils._sklearn import _fit_context
 from ._base import MomentMetric, RowMetric
-from ._class_parts import parts_of_rows
+from ._class_parts import RowsByClass
+from ._moments import FeatureMoments
 
 
 class ClassMomentMetric(MomentMetric, RowMetric):
     """A metric that is an exact function of the moments of all samples and of every class.
 
     Such moments are large: for each class a matrix of shape (min(class size, n_features),
-    n_features). ``fit`` therefore reads the rows class by class and keeps nothing of them, and only
-    ``partial_fit`` and ``fit_moments`` work on :class:`FeatureMoments` with ``per_class=True``. A
-    subclass implements ``_score_parts(moments, parts)``, where `moments` are those of all samples
-    and `parts` yields what is known of every class, in the order of the labels.
+    n_features). Where several metrics score the same features, a metric of this kind therefore
+    reads the rows class by class and keeps nothing of them, and shares the decomposition of all
+    samples only. On its own it works on :class:`FeatureMoments` with ``per_class=True``.
+
+    A subclass implements ``_score_parts(moments, parts, rows)``, where `moments` are those of all
+    samples, `parts` yields what is known of every class, in the order of the labels, and `rows` is
+    the :class:`RowsByClass` or, where there are moments only, None.
     """
 
     lives_on_moments = False
     _per_class = True
 
     def _fit(self, X, target, sample_weight):
-        RowMetric._fit(self, X, target, sample_weight)
+        self._adopt(
+            FeatureMoments.from_arrays(X, target, sample_weight, copy=False, per_class=True)
+        )
+        rows = RowsByClass(X, target, sample_weight)
+        self._score_parts(self.moments_, self.moments_.class_parts(), rows)
+        self.moments_.detach()
 
     def _fit_rows(self, X, target, sample_weight, moments):
-        self._forget()
-        self.__dict__.pop("moments_", None)
-        self._score_parts(moments(), parts_of_rows(X, target, sample_weight))
+        self._adopt(None)
+        del self.moments_
+        rows = RowsByClass(X, target, sample_weight)
+        self._score_parts(moments(), rows, rows)
 
     def _score_moments(self):
-        self._score_parts(self.moments_, self.moments_.class_parts())
+        self._score_parts(self.moments_, self.moments_.class_parts(), None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_moments(self, moments):
@@ -55,8 +65,7 @@ class ClassMomentMetric(MomentMetric, RowMetric):
         """Add a batch of samples; the score is computed when it is next read.
 
         Any number of batches gives the score of ``fit`` on all of them together. Classes may turn
-        up in any batch. The first batch must be given to ``partial_fit`` too, because ``fit``
-        keeps nothing that could be continued.
+        up in any batch.
 
         Parameters
         ----------
@@ -74,11 +83,7 @@ class ClassMomentMetric(MomentMetric, RowMetric):
         """
         if "score_" in self.__dict__ and "moments_" not in self.__dict__:
             raise ValueError(
-                f"partial_fit can't continue what fit has computed: {type(self).__name__}.fit "
-                "keeps no moments. Give the first batch to partial_fit too."
+                f"partial_fit can't continue: this {type(self).__name__} was scored together with "
+                "other metrics and keeps no moments. Start with a new one."
             )
         return super().partial_fit(X, y, sample_weight)
-
-    def _forget(self):
-        for result in self._results:
-            self.__dict__.pop(result, None)

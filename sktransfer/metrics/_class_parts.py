@@ -32,8 +32,8 @@ def class_rows(target):
             yield code, order[start:stop]
 
 
-def parts_of_rows(X, target, sample_weight):
-    """Yield the part of every class, taken out of the features one after the other.
+class RowsByClass:
+    """The rows of all classes, taken out of the features one class after the other.
 
     Parameters
     ----------
@@ -43,14 +43,27 @@ def parts_of_rows(X, target, sample_weight):
         A classification target.
     sample_weight : ndarray of shape (n_samples,) or None
         Positive weights.
-
-    Yields
-    ------
-    part : RowsPart
-        The rows of a class.
     """
-    for _, rows in class_rows(target):
-        yield RowsPart(X[rows], None if sample_weight is None else sample_weight[rows])
+
+    def __init__(self, X, target, sample_weight):
+        self.X = X
+        self.target = target
+        self.sample_weight = sample_weight
+        self.rows = [rows for _, rows in class_rows(target)]
+
+    def whole(self):
+        """Return all rows as one part."""
+        return RowsPart(self.X, self.sample_weight)
+
+    def part(self, code):
+        """Return the rows of one class."""
+        rows = self.rows[code]
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return RowsPart(self.X[rows], weight)
+
+    def __iter__(self):
+        for code in range(len(self.rows)):
+            yield self.part(code)
 
 
 class RowsPart:
@@ -111,6 +124,35 @@ class RowsPart:
             block = (self.X[:, columns].astype(np.float64) / unit - center[columns]) * root
             matrix += block @ block.T
         return matrix
+
+    def root_mean_squares(self, center, unit):
+        """Square roots of the eigenvalues of :meth:`mean_square`, without forming it.
+
+        Slower, but small values keep the digits that large ones cost them when they are squared.
+
+        Parameters
+        ----------
+        center : ndarray of shape (n_features,)
+            The point, in units.
+        unit : float
+            Unit of the features.
+
+        Returns
+        -------
+        roots : ndarray of shape (min(n_samples, n_features),)
+            In descending order.
+        """
+        n_samples, n_features = self.X.shape
+        root = np.sqrt(self.share)[:, None]
+        triangle = np.empty((0, n_features))
+        step = n_samples if n_samples <= n_features else max(2 * n_features, 256)
+        for start in range(0, n_samples, step):
+            rows = slice(start, start + step)
+            block = (self.X[rows].astype(np.float64) / unit - center) * root[rows]
+            triangle = np.vstack([triangle, block])
+            if n_samples > n_features:
+                triangle = np.linalg.qr(triangle, mode="r")
+        return np.linalg.svd(triangle, compute_uv=False)
 
     def mean_and_covariance(self, directions, origin, unit, *, diagonal):
         """Mean and population covariance along directions.

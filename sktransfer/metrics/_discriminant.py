@@ -48,8 +48,14 @@ class ClassScatter:
         else:
             self.within = np.diag(variances) - (self.means * self.priors[:, None]).T @ self.means
         between = float(self.priors @ np.square(self.means).sum(axis=1))
-        self.trace = float(np.trace(self.within))
+        self.trace = max(float(np.trace(self.within)), 0.0)
         self.total = self.trace + between
+        # What the smallest eigenvalues are worth.
+        rounding = 4 * np.finfo(np.float64).eps * max(Z.shape[1], 16)
+        self.noise = rounding * (self.trace if variances is None else self.total)
+        self.collapsed = self.trace <= max(
+            _COLLAPSED * self.total, 0.0 if variances is None else self.noise
+        )
 
     def factor(self, shrinkage, n_features):
         """Cholesky factor of the shrunk covariance (1 - h) W + h tr(W) / n_features I.
@@ -68,13 +74,14 @@ class ClassScatter:
             which tells all different means apart and none that differ by rounding only.
         """
         r = len(self.within)
-        if self.trace <= _COLLAPSED * self.total:
+        if r == 0:
+            return np.empty((0, 0))
+        if self.collapsed:
             return np.sqrt(1e-8 * self.total / n_features) * np.eye(r)
         shrunk = (1 - shrinkage) * self.within
         diagonal = np.einsum("ii->i", shrunk)
         diagonal += shrinkage * self.trace / n_features
-        noise = 4 * np.finfo(np.float64).eps * max(r, 16) * self.trace
-        for ridge in (0.0, noise, 100 * noise):
+        for ridge in (0.0, self.noise, 100 * self.noise):
             diagonal += ridge
             try:
                 return linalg.cholesky(shrunk, lower=True, check_finite=False)
@@ -84,6 +91,8 @@ class ClassScatter:
 
     def coefficients(self, factor):
         """Return coefficients (r, n_classes) and intercepts of the discriminant functions."""
+        if not len(factor):
+            return np.empty((0, len(self.means))), np.log(self.priors)
         coef = linalg.cho_solve((factor, True), self.means.T, check_finite=False)
         intercept = np.log(self.priors) - 0.5 * np.einsum("kr,rk->k", self.means, coef)
         return coef, intercept

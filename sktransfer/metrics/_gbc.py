@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 
 from ..exceptions import SingletonClassWarning, UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
+from ._canonical import reproducible_spectrum
 from ._class_metric import ClassMomentMetric
 
 # Elements of a block of averaged covariance matrices (16 MiB).
@@ -61,7 +62,7 @@ class GBC(ClassMomentMetric):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     moments_ : FeatureMoments
-        The statistics of the data, after ``partial_fit`` and ``fit_moments`` only.
+        The statistics of the data. Not kept when several metrics are scored together.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -139,10 +140,15 @@ class GBC(ClassMomentMetric):
         self.formula = formula
         self.regularization = regularization
 
-    def _score_parts(self, moments, parts):
+    def _score_parts(self, moments, parts, rows):
         spectrum = moments.spectrum
         n, n_features = spectrum.n_samples, spectrum.n_features
         full = self.covariance_type == "full"
+        if rows is not None and self.covariance_type == "diagonal" and self.n_components:
+            # Other axes would have other variances: they must not depend on the order of the rows.
+            spectrum = reproducible_spectrum(
+                rows.X, rows.target, lambda: moments, lambda _: self.n_components
+            )
         if self.n_components is None:
             n_components = n_features
             # All directions lose nothing, and are fewer than the features of a wide matrix.

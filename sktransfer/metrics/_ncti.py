@@ -137,7 +137,7 @@ class NCTI(RowMetric):
         spectrum = moments().spectrum
         n_samples = len(X)
         Z = spectrum.principal_components(X, self.n_components) / spectrum.unit
-        variances = spectrum.eigenvalues[: Z.shape[1]] / n_samples
+        variances = np.square(Z).mean(axis=0)
         # With the divisor n - 1, and in original units.
         leading = float(variances[:_TEMPERATURE_COMPONENTS].sum()) * n_samples / (n_samples - 1)
         with np.errstate(over="ignore"):
@@ -152,6 +152,11 @@ class NCTI(RowMetric):
         self.score_ = _alone(self.components_, sizes, Z.shape[1])
 
         self.seed_ = _drawn_seed(self.random_state)
+        reason = None
+        if spectrum.rank == 0:
+            reason = "the features are constant"
+        elif len(self.classes_) == n_samples:
+            reason = "every class has a single sample"
         chance = chance_scores(
             lambda codes: _alone(
                 _parts(Z, codes, variances, temperature), np.bincount(codes), Z.shape[1]
@@ -160,18 +165,14 @@ class NCTI(RowMetric):
             X,
             target.codes,
             self.seed_,
-            self.n_permutations,
+            0 if reason else self.n_permutations,
         )
+        if reason:
+            chance = [self.score_]
         self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
-        self._judge(spectrum.rank, n_samples, chance)
+        self._judge(reason or reason_to_doubt(self.score_, chance, self.bounds[1]))
 
-    def _judge(self, rank, n_samples, chance):
-        if rank == 0:
-            reason = "the features are constant"
-        elif len(self.classes_) == n_samples:
-            reason = "every class has a single sample"
-        else:
-            reason = reason_to_doubt(self.score_, chance, self.bounds[1])
+    def _judge(self, reason):
         self.saturated_ = reason is not None
         if reason:
             warnings.warn(
@@ -236,8 +237,18 @@ def _discriminant_norm(scatter, factor, variances, temperature):
     between += temperature * (variances.sum() - scatter.trace) / k * np.eye(k)
     half = linalg.solve_triangular(factor, between, lower=True, check_finite=False)
     whitened = linalg.solve_triangular(factor, half.T, lower=True, check_finite=False)
-    vectors = linalg.eigh(whitened, check_finite=False)[1][:, -n_axes:]
+    eigenvalues, vectors = linalg.eigh(whitened, check_finite=False)
     axes = linalg.solve_triangular(factor, vectors, lower=True, trans="T", check_finite=False)
+    cut = eigenvalues[-n_axes]
+    close = 1e-9 * (1 + np.abs(eigenvalues).max())
+    first = np.searchsorted(eigenvalues, cut - close)
+    last = np.searchsorted(eigenvalues, cut + close)
+    if first < len(eigenvalues) - n_axes:
+        # Any axes among those with equal eigenvalues would do: take those of the largest variance.
+        tied = axes[:, first:last]
+        turn = linalg.eigh((tied * variances[:, None]).T @ tied, check_finite=False)[1]
+        axes[:, first:last] = tied @ turn
+    axes = axes[:, -n_axes:]
     projected = (axes * variances[:, None]).T @ axes
     squares = np.maximum(linalg.eigvalsh(projected, check_finite=False), 0.0)
     return float(np.sqrt(scatter.sizes.sum() * squares).sum())

@@ -146,7 +146,8 @@ class SFDA(RowMetric):
         self.intercept_ = intercept - spectrum.mean @ (directions @ coef)
 
         self.seed_ = _drawn_seed(self.random_state)
-        variances = spectrum.eigenvalues / spectrum.n_samples
+        variances = np.square(Z).mean(axis=0)
+        reason = self._trivial(spectrum.rank, len(X))
         chance = chance_scores(
             lambda codes: self._challenge(
                 Z, codes, ones, spectrum.unit, len(directions), variances
@@ -155,10 +156,14 @@ class SFDA(RowMetric):
             X,
             target.codes,
             self.seed_,
-            self.n_permutations,
+            0 if reason else self.n_permutations,
         )
+        if reason:
+            chance = [score]
         self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
-        self._judge(spectrum.rank, len(X), chance)
+        if not chance and score > 1 - 1e-9:
+            reason = "it is at its maximum"
+        self._judge(reason or reason_to_doubt(score, chance, 1.0))
 
     def _challenge(self, Z, codes, ones, unit, n_features, variances=None):
         """Fit, mix and fit again; return the last fit, its factor, the score and the shrinkage."""
@@ -184,15 +189,15 @@ class SFDA(RowMetric):
             variance = _largest_eigenvalue(scatter.within, ones) * unit * unit
             return max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
 
-    def _judge(self, rank, n_samples, chance):
+    def _trivial(self, rank, n_samples):
+        """Say why any labels give this score, if that is known without trying some."""
         if rank == 0:
-            reason = "the features are constant"
-        elif len(self.classes_) == n_samples:
-            reason = "every class has a single sample"
-        elif not chance and self.score_ > 1 - 1e-9:
-            reason = "it is at its maximum"
-        else:
-            reason = reason_to_doubt(self.score_, chance, 1.0)
+            return "the features are constant"
+        if len(self.classes_) == n_samples:
+            return "every class has a single sample"
+        return None
+
+    def _judge(self, reason):
         self.saturated_ = reason is not None
         if reason:
             warnings.warn(
@@ -221,7 +226,7 @@ class SFDA(RowMetric):
 
 
 def _largest_eigenvalue(within, ones):
-    """Published estimate of the largest eigenvalue; too small, as it stops after a few rounds."""
+    """Estimate the largest eigenvalue as published, by a few rounds that end below it."""
     vector = within @ ones
     if np.linalg.norm(vector) <= 1e-12 * np.trace(within) * np.linalg.norm(ones):
         # Row sums that vanish (for instance of probabilities) give nothing to start from.

@@ -1,6 +1,7 @@
 """TransRate: the coding rate of the features less that of the classes."""
 
 import warnings
+from functools import partial
 from numbers import Real
 
 import numpy as np
@@ -9,7 +10,10 @@ from scipy import linalg
 from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._class_metric import ClassMomentMetric
-from ._spectrum import _rank_tolerance
+
+# Rounding of a scatter matrix may change a rate by this share before the rows are used instead.
+_DOUBT = 1e-8
+_EPS = np.finfo(np.float64).eps
 
 
 class TransRate(ClassMomentMetric):
@@ -51,7 +55,7 @@ class TransRate(ClassMomentMetric):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     moments_ : FeatureMoments
-        The statistics of the data, after ``partial_fit`` and ``fit_moments`` only.
+        The statistics of the data. Not kept when several metrics are scored together.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -72,7 +76,9 @@ class TransRate(ClassMomentMetric):
     A determinant of order n_features is computed from whichever is smaller of the scatter matrix
     and the Gram matrix of a class, so that the classes together cost
     O(n_samples n_features min(class size, n_features)) beside the shared decomposition of all
-    samples. Sample weights replace counts by sums of weights.
+    samples. Where rounding of these matrices would show (variances far above `eps`, beside some
+    that are 1e12 times smaller), ``fit`` takes singular values of the rows; ``partial_fit`` and
+    ``fit_moments`` can't. Sample weights replace counts by sums of weights.
 
     References
     ----------
@@ -104,37 +110,45 @@ class TransRate(ClassMomentMetric):
         self.weights = weights
         self.normalize = normalize
 
-    def _score_parts(self, moments, parts):
+    def _score_parts(self, moments, parts, rows):
         spectrum = moments.spectrum
-        n, n_features = spectrum.n_samples, spectrum.n_features
-        mean = spectrum.mean
-        mean_square = (spectrum.trace / n + float(mean @ mean)) / n_features
+        n = spectrum.n_samples
         # The factor of a variance is kept as a logarithm: features may have any size.
-        log_factor = -np.log(self.eps)
+        log_factor = -float(np.log(self.eps))
         if not self.normalize:
-            log_factor += 2 * np.log(spectrum.unit)
+            log_factor += 2 * float(np.log(spectrum.unit))
         elif spectrum.rank:
-            log_factor -= np.log(spectrum.trace)
+            log_factor -= float(np.log(spectrum.trace))
+        center, unit = spectrum.mean, spectrum.unit
+
+        def rate(variances, n_values, exact):
+            computed = _coding_rate(variances, log_factor)
+            if exact is None or _rounding(variances, n_values, log_factor) <= _DOUBT * max(
+                computed, 1.0
+            ):
+                return computed
+            part = exact()
+            roots = part.root_mean_squares(center, unit)[:n_values]
+            # Coordinates have been rounded before they were centred.
+            size = roots[0] + np.sqrt(center @ center)
+            roots = roots[roots > 4 * _EPS * max(part.X.shape) * size]
+            return _coding_rate(roots**2, log_factor)
+
+        self.rate_ = rate(
+            spectrum.eigenvalues / n,
+            min(n - 1, spectrum.n_features),
+            None if rows is None else rows.whole,
+        )
         rates, shares = [], []
-        for part in parts:
-            variances = linalg.eigvalsh(part.mean_square(mean, spectrum.unit), check_finite=False)
-            size = part.n_samples
-            # What is rounding noise for all samples must not count for a class.
-            tolerance = _rank_tolerance(
-                size * variances[-1],
-                len(variances),
-                size,
-                n_features,
-                mean_square,
-                moments.resolution,
-            )
-            rates.append(_coding_rate(variances[size * variances > tolerance], log_factor))
+        for code, part in enumerate(parts):
+            variances = linalg.eigvalsh(part.mean_square(center, unit), check_finite=False)
+            exact = None if rows is None else partial(rows.part, code)
+            rates.append(rate(np.maximum(variances[::-1], 0.0), len(variances), exact))
             shares.append(part.weight)
         self.classes_ = moments.classes
-        self.rate_ = _coding_rate(spectrum.eigenvalues / n, log_factor)
         self.class_rates_ = np.array(rates)
         weights = np.ones(len(shares)) if self.weights == "uniform" else np.array(shares)
-        score = self.rate_ - float(weights @ self.class_rates_) / weights.sum()
+        score = self.rate_ - float(weights @ self.class_rates_ / weights.sum())
         self.score_ = max(score, 0.0) if self.weights == "prior" else score
         self.saturated_ = bool(spectrum.rank == 0 or len(rates) == n)
         if self.saturated_:
@@ -148,4 +162,16 @@ class TransRate(ClassMomentMetric):
 
 def _coding_rate(variances, log_factor):
     """Half the log-determinant of I + factor diag(variances)."""
-    return 0.5 * float(np.logaddexp(0.0, np.log(variances) + log_factor).sum())
+    positive = variances[variances > 0]
+    return 0.5 * float(np.logaddexp(0.0, np.log(positive) + log_factor).sum())
+
+
+def _rounding(variances, n_values, log_factor):
+    """Bound what rounding of the largest of the variances does to the rate of n_values of them."""
+    if not len(variances) or variances[0] <= 0:
+        return 0.0
+    error = 8 * _EPS * np.exp(min(float(np.log(variances[0])) + log_factor, 700.0))
+    with np.errstate(divide="ignore"):
+        sizes = np.exp(np.minimum(np.log(variances) + log_factor, 700.0))
+    missing = n_values - len(variances)
+    return 0.5 * float((error / (1 + sizes)).sum() + missing * np.log1p(error))
