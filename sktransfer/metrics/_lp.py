@@ -110,8 +110,8 @@ class LP(TransferabilityMetric):
     >>> from sktransfer.metrics import LP
     >>> F, y = load_iris(return_X_y=True)
     >>> metric = LP(random_state=0).fit(F, y)
-    >>> round(metric.score_, 1), round(metric.chance_level_, 2)
-    (1.0, 0.33)
+    >>> metric.score_ > 0.9, round(metric.chance_level_, 2)
+    (True, 0.33)
     >>> metric.n_components_
     4
     """

@@ -4,6 +4,7 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
@@ -49,10 +50,10 @@ class NLEEP(RowMetric):
     log : bool, default=True
         Whether the score is the mean log-likelihood. False gives the mean likelihood, in (0, 1],
         which a family of implementations computes under this name.
-    n_permutations : int, default=10
-        Number of label permutations behind `chance_level_`; 0 leaves it NaN.
     random_state : int, RandomState instance or None, default=None
         Seed of the mixture's initialisation and of the permutations.
+    n_permutations : int, default=10
+        Number of label permutations behind `chance_level_`; 0 leaves it NaN.
 
     Attributes
     ----------
@@ -209,17 +210,19 @@ class NLEEP(RowMetric):
                 random_state=self.seed_,
             )
             try:
-                with warnings.catch_warnings():
+                # The initialisation refuses array API dispatch, which rows of NumPy do not need.
+                with warnings.catch_warnings(), config_context(array_api_dispatch=False):
                     # What these say is in `converged_`, and announced by a warning of our own.
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     mixture.fit(rows)
+                    posteriors = mixture.predict_proba(rows)
             except ValueError:
                 if self.reg_covar_ >= 1:
                     raise
                 self.reg_covar_ = max(10 * self.reg_covar_, _SMALLEST_REGULARISATION)
             else:
                 self.converged_, self.n_iter_ = bool(mixture.converged_), int(mixture.n_iter_)
-                return mixture.predict_proba(rows)
+                return posteriors
 
     def _chance_level(self, posteriors, classes):
         """Mean score over permutations of the labels, all in canonical order."""
