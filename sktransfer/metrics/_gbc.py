@@ -102,7 +102,7 @@ class GBC(ClassMomentMetric):
     >>> round(GBC().fit(F, y).score_, 3)
     -0.33
     >>> round(GBC("full").fit(F, y).score_, 3)
-    -0.272
+    -0.271
     """
 
     needs = "features"
