@@ -4,6 +4,7 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
 
 from ..exceptions import UninformativeScoreWarning
@@ -241,7 +242,8 @@ def _discriminant(Z, codes, ones, unit, n_features):
 def _nearest_mean(Z, codes, unit):
     """Mean probability of the true class by the distances to the class means."""
     scatter = ClassScatter(Z, codes)
-    distance = 0.5 * np.square(scatter.means).sum(axis=1) - Z @ scatter.means.T
+    # By differences: an outlier far away must not cost the others their digits.
+    distance = 0.5 * cdist(Z, scatter.means, "sqeuclidean")
     distance -= distance.min(axis=1, keepdims=True)
     with np.errstate(over="ignore"):
         distance = distance * unit * unit

@@ -249,7 +249,7 @@ def _correlations(t, predicted):
 
 
 def vote_chance(sizes, k):
-    """Expected leave-one-out accuracy of a vote of k when labels are permuted.
+    """Return the expected leave-one-out accuracy of a vote of k when labels are permuted.
 
     The votes are a draw without replacement from the other labels, which is what independent
     binomial counts of the classes are, given that they sum to k.
@@ -354,7 +354,7 @@ class _Neighbours:
             yield rows, self._votes(rows)
 
     def _votes(self, rows):
-        k, n_samples = self.k, len(self.X)
+        k = self.k
         distance = self.centred[rows] @ self.centred.T
         distance *= -2
         distance += self.square

@@ -226,7 +226,9 @@ class LinearProbe(RowMetric):
         self.alpha_ = np.array([self._in_original_units(penalties[c], unit) for c in chosen])
         self.loo_error_ = relative
         self.scores_ = np.where(alive, 1 - relative, np.nan)
-        self.chance_level_ = float(np.mean(np.array(chances)[chosen[alive]])) if alive.any() else 0.0
+        self.chance_level_ = (
+            float(np.mean(np.array(chances)[chosen[alive]])) if alive.any() else 0.0
+        )
         self.saturated_ = True
         if mean_of_defined(self, "LinearProbe", stacklevel=8):
             self._announce("the features are constant" if probe.rank == 0 else None, "targets")

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
-
-# Up to this many parameters the Newton system is solved directly.
-_DIRECT = 400
 
 # Newton's method stops when a step promises less than this share of the objective.
-_TOLERANCE = 1e-12
+_TOLERANCE = 1e-14
+_ROUNDING = 1e-9
 _SUFFICIENT = 1e-4
+_SMALLEST_STEP = 1e-12
+
+# Rounds of conjugate gradients for one step; a step that is cut short still descends.
+_ROUNDS = 500
 
 
 @dataclass(frozen=True)
@@ -75,20 +76,12 @@ def minimize_logistic(Z, codes, penalty, max_iter):
     n_iter = 0
     while n_iter < max_iter:
         direction, promised = problem.newton_direction(state)
-        if promised <= _TOLERANCE * state.value:
-            converged = True
+        following = problem.descend(state, direction, promised)
+        # Without a lower value in sight rounding hides what is left to gain.
+        if promised <= _TOLERANCE * state.value or following is None:
+            converged = promised <= _ROUNDING * state.value
             break
         n_iter += 1
-        step, following = 1.0, None
-        while step > 1e-12:
-            following = problem.at(state.parameters + step * direction)
-            if following.value <= state.value - _SUFFICIENT * step * promised:
-                break
-            step /= 2
-        else:
-            # Rounding hides what is left to gain.
-            converged = promised <= 1e-9 * state.value
-            break
         state = following
     return LogisticOptimum(
         weights=state.parameters[:r],
@@ -142,45 +135,18 @@ class _Problem:
         square = 0.5 * self.penalty * float(np.square(parameters[:-1]).sum())
         return _State(parameters, loss + square, loss, probabilities, complement, gradient)
 
+    def descend(self, state, direction, promised):
+        """Go down along a direction by halving the step; None if there is no way down."""
+        step = 1.0
+        while step > _SMALLEST_STEP:
+            following = self.at(state.parameters + step * direction)
+            if following.value <= state.value - _SUFFICIENT * step * promised:
+                return following
+            step /= 2
+        return None
+
     def newton_direction(self, state):
-        """Direction of the Newton step, and half of what it gains to first order."""
-        if state.gradient.size <= _DIRECT:
-            direction = self._solve_directly(state)
-        else:
-            direction = self._solve_by_conjugate_gradients(state)
-        return direction, -0.5 * float((direction * state.gradient).sum())
-
-    def _solve_directly(self, state):
-        size, n_classes = state.gradient.shape
-        P = state.probabilities
-        rows = np.hstack([self.Z, np.ones((self.n_samples, 1))])
-        hessian = np.empty((size, n_classes, size, n_classes))
-        for j in range(n_classes):
-            for k in range(j, n_classes):
-                weight = P[:, j] * state.complement[:, j] if j == k else -P[:, j] * P[:, k]
-                block = (rows * weight[:, None]).T @ rows / self.n_samples
-                hessian[:, j, :, k] = block
-                hessian[:, k, :, j] = block.T
-        hessian = hessian.reshape(state.gradient.size, -1)
-        diagonal = np.einsum("ii->i", hessian).reshape(size, n_classes)
-        diagonal[:-1] += self.penalty
-        # A constant in all intercepts changes nothing; this keeps their sum.
-        top = float(diagonal.max())
-        hessian.reshape(size, n_classes, size, n_classes)[-1, :, -1, :] += top
-        scale = 1 / np.sqrt(np.maximum(diagonal.ravel(), top * 1e-300 + 1e-320))
-        scaled = hessian * scale * scale[:, None]
-        scaled_diagonal = np.einsum("ii->i", scaled)
-        for ridge in (0.0, 1e-14, 1e-12, 1e-9):
-            scaled_diagonal += ridge
-            try:
-                factor = linalg.cho_factor(scaled, lower=True, check_finite=False)
-            except linalg.LinAlgError:
-                continue
-            solution = linalg.cho_solve(factor, state.gradient.ravel() * scale)
-            return -(solution * scale).reshape(size, n_classes)
-        return -state.gradient / top
-
-    def _solve_by_conjugate_gradients(self, state):
+        """Direction of the Newton step by conjugate gradients, and half its first-order gain."""
         P = state.probabilities
         curvature = (P * state.complement).mean(axis=0)
         preconditioner = np.vstack(
@@ -197,14 +163,20 @@ class _Problem:
             product[:-1] += self.penalty * direction[:-1]
             return product
 
+        def precondition(residual):
+            whitened = residual / preconditioner
+            # A constant in all intercepts changes nothing and must not build up.
+            whitened[-1] -= whitened[-1].mean()
+            return whitened
+
         residual = -state.gradient
         solution = np.zeros_like(residual)
-        whitened = residual / preconditioner
+        whitened = precondition(residual)
         direction = whitened
         squared = float((residual * whitened).sum())
         # The closer to the optimum, the more exact the step.
-        enough = squared * min(0.1, np.sqrt(squared / max(state.value, 1e-300))) ** 2
-        for _ in range(200):
+        enough = squared * np.clip(squared / max(state.value, 1e-300), 1e-24, 0.01)
+        for _ in range(_ROUNDS):
             if squared <= enough:
                 break
             product = hessian(direction)
@@ -214,9 +186,8 @@ class _Problem:
             length = squared / curved
             solution += length * direction
             residual = residual - length * product
-            whitened = residual / preconditioner
+            whitened = precondition(residual)
             following = float((residual * whitened).sum())
             direction = whitened + following / squared * direction
             squared = following
-        solution[-1] -= solution[-1].mean()
-        return solution
+        return solution, -0.5 * float((solution * state.gradient).sum())

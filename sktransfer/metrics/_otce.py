@@ -252,7 +252,9 @@ class _Transport:
         orders = [np.argsort(group, kind="stable") for group in self.groups]
         # Powers of two are exact: equal distances stay equal.
         unit = power_of_two(max(abs(float(f(A))) for A in (X, source) for f in (np.min, np.max)))
-        rows = [np.asarray(A[order] / unit, float) for A, order in zip((source, X), orders)]
+        rows = [
+            np.asarray(A[order] / unit, float) for A, order in zip((source, X), orders, strict=True)
+        ]
         cost = cdist(*rows, "sqeuclidean")
         scale = power_of_two(cost.max())
         if self.within:
@@ -260,14 +262,17 @@ class _Transport:
         i, j, mass = _plan(cost / scale, "scipy" if self.within else solver)
         with np.errstate(over="ignore"):
             self.cost = float(np.float64((mass * cost[i, j]).sum()) * unit * unit)
-        ends = [group[order][k] for group, order, k in zip(self.groups, orders, (i, j))]
+        ends = [
+            group[order][k] for group, order, k in zip(self.groups, orders, (i, j), strict=True)
+        ]
         shape = tuple(len(size) for size in self.sizes)
         self.plan = sparse.csr_array((mass, tuple(ends)), shape)
 
     def joint(self, source_codes, target_codes):
         """Joint distribution of labels; equal rows share what is moved from and to them."""
         counts = []
-        for codes, group, size in zip((source_codes, target_codes), self.groups, self.sizes):
+        given = (source_codes, target_codes)
+        for codes, group, size in zip(given, self.groups, self.sizes, strict=True):
             shape = (len(size), int(codes.max()) + 1)
             counts.append(sparse.coo_array((1 / size[group], (group, codes)), shape).tocsr())
         joint = (counts[0].T @ self.plan @ counts[1]).toarray()
@@ -276,7 +281,7 @@ class _Transport:
         return np.maximum(joint, 0.0) / joint.sum()
 
     def _correction(self, share):
-        """What changes because no row is moved to itself, in groups that are moved within.
+        """Return what changes because no row is moved to itself, in groups moved within.
 
         Of g equal rows with class shares c, the pairs of different rows have the distribution
         (g c cᵀ - diag(c)) / (g - 1), in place of c cᵀ.

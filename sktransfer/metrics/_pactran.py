@@ -248,9 +248,7 @@ class PACTran(RowMetric):
         square = np.einsum("ij,ij->i", rows, rows)
         alive = (optimum.curvature > 0) & (square > 0)
         log_square = np.log(square[alive]) + 2 * np.log(largest[alive, 0])
-        log_trace = np.logaddexp(
-            log_trace, _log_sum(log_square + np.log(optimum.curvature[alive]))
-        )
+        log_trace = np.logaddexp(log_trace, _log_sum(log_square + np.log(optimum.curvature[alive])))
         if self.formula == "bound":
             log_trace -= np.log(n_samples)
         log_ratio = np.log(scale / (n_classes * n_features)) + log_trace
@@ -274,14 +272,14 @@ class PACTran(RowMetric):
             self.score_ = float(value)
             return
         bound = _BOUNDS[self.kind](theta, codes, prior)
-        last = -np.inf
-        for self.n_iter_ in range(1, int(self.max_iter) + 1):
+        last, moving, n_iter = -np.inf, np.inf, 0
+        while n_iter < self.max_iter and moving > _TOLERANCE:
+            n_iter += 1
             fit, complexity = bound.round()
-            gain = fit + complexity - last
+            moving = (fit + complexity - last) / max(1.0, abs(fit + complexity))
             last = fit + complexity
-            if gain <= _TOLERANCE * max(1.0, abs(last)):
-                break
-        self.converged_ = bool(gain <= _STILL_MOVING * max(1.0, abs(last)))
+        self.n_iter_ = n_iter
+        self.converged_ = bool(moving <= _STILL_MOVING)
         self.components_ = {"fit": float(fit), "complexity": float(complexity)}
         self.score_ = float(last)
 

@@ -324,7 +324,7 @@ def _mean_margin(X, directions):
 
 
 def _two_smallest(rows, directions):
-    """The two smallest cosine distances of unit rows to unit directions."""
+    """Return the two smallest cosine distances of unit rows to unit directions."""
     two = np.partition(1 - rows @ directions.T, 1, axis=1)[:, :2]
     small = np.flatnonzero(two[:, 1] < _SMALL_DISTANCE)
     pairs = max(1, _BLOCK_ELEMENTS // directions.size)
