@@ -112,13 +112,17 @@ class OTCE(TransferabilityMetric):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
+    >>> import numpy as np
     >>> from sktransfer.metrics import OTCE
-    >>> F, y = load_digits(return_X_y=True)
-    >>> source = F[:100], y[:100] % 2
-    >>> metric = OTCE(*source).fit(F[100:200], y[100:200])
-    >>> {name: round(part, 2) for name, part in metric.components_.items()}
-    {'conditional_entropy': -1.82, 'wasserstein': -630.75}
+    >>> rng = np.random.default_rng(0)
+    >>> source_labels, y = np.arange(60) % 2, np.arange(40) % 4
+    >>> source = rng.normal(size=(60, 3)) + 4 * source_labels[:, None]
+    >>> F = rng.normal(size=(40, 3)) + 4 * (y[:, None] > 1)
+    >>> metric = OTCE(source, source_labels).fit(F, y)
+    >>> round(metric.score_, 3), round(metric.label_entropy_, 3)
+    (-0.693, 1.386)
+    >>> round(metric.components_["wasserstein"], 2)
+    -1.0
     """
 
     needs = "features"
