@@ -14,6 +14,7 @@ would you fine-tune to read scikit-learn's digits, if you may only look and not 
 # It has a fixed training and test part, and a score may see the training part only. A hundred
 # labelled images are what many real projects have.
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 
 from sktransfer.datasets import load_digits_target, load_tiny_zoo
@@ -21,7 +22,7 @@ from sktransfer.datasets import load_digits_target, load_tiny_zoo
 digits = load_digits_target()
 images, labels = digits.images_train[:100], digits.y_train[:100]
 
-figure, axes = plt.subplots(1, 10, figsize=(8, 1.2), layout="constrained")
+figure, axes = plt.subplots(1, 10, figsize=(8, 1.2))
 for axis, image, label in zip(axes, images, labels, strict=False):
     axis.imshow(image, cmap="gray")
     axis.set_title(label)
@@ -39,10 +40,12 @@ for axis, image, label in zip(axes, images, labels, strict=False):
 from sktransfer.model_selection import TransferabilitySelector
 
 zoo = load_tiny_zoo()
-selector = TransferabilitySelector(zoo, metric=["logme", "leep"], refit="logme", cv=5)
+metrics = ["logme", "leep"]
+selector = TransferabilitySelector(zoo, metrics, refit="logme", cv=5)
 selector.fit(images, labels)
 table = selector.to_frame()
-table.head(8)
+columns = ["rank", "candidate", "logme", "logme_std", "leep", "leep_std"]
+table[columns].head(8)
 
 # %%
 # The ranking
@@ -54,7 +57,7 @@ table.head(8)
 
 from sktransfer.inspection import RankingDisplay
 
-RankingDisplay.from_estimator(selector)
+display = RankingDisplay.from_estimator(selector)
 
 # %%
 # If no such network existed
@@ -64,8 +67,8 @@ RankingDisplay.from_estimator(selector)
 # the list, so leaving a family out is a choice of rows.
 
 families = {name: backbone.card.family for name, backbone in zoo}
-others = table[table["candidate"].map(families) != "mnist"]
-others.head(5)
+table["family"] = table["candidate"].map(families)
+table.loc[table["family"] != "mnist", [*columns, "family"]].head(5)
 
 # %%
 # Do the metrics agree, and is it only size?
@@ -73,11 +76,12 @@ others.head(5)
 #
 # A metric that repeated the size of the network would not be worth computing.
 
-figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), sharey=True, layout="constrained")
-for family in sorted(set(families.values())):
-    rows = table[table["candidate"].map(families) == family]
+table["size"] = table["n_parameters"].astype(float) / 1000
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), sharey=True)
+figure.set_layout_engine("constrained")
+for family, rows in table.groupby("family"):
     axes[0].scatter(rows["leep"], rows["logme"], label=family)
-    axes[1].scatter(rows["n_parameters"].astype(float) / 1000, rows["logme"], label=family)
+    axes[1].scatter(rows["size"], rows["logme"], label=family)
 axes[0].set(xlabel="LEEP", ylabel="LogME")
 axes[1].set(xlabel="thousand parameters")
 axes[1].legend(title="family", loc="center left", bbox_to_anchor=(1, 0.5))
