@@ -84,7 +84,7 @@ REASONS = {
     "rows": "The transformer returned 149 rows of features for 150 samples.",
     "1d": "The transformer returned features of shape (150,); expected (n_samples, n_columns).",
     "3d": "The transformer returned features of shape (150, 4, 1); expected",
-    "sparse": "TypeError: The transformer returned sparse features; the metrics need a dense array.",
+    "sparse": "TypeError: The transformer returned sparse features; the metrics need a dense",
     "words": "could not convert string to float",
     "none": "The transformer returned features of shape (); expected (n_samples, n_columns).",
     "empty": "Found array with 0 feature(s)",
@@ -309,6 +309,15 @@ def test_the_reason_for_nan_is_what_the_metric_warned_of():
         "Candidate 'pca' has no score by 'undefined': No idea.": CandidateFailedWarning,
         "No idea. (candidates: 'pca')": UninformativeScoreWarning,
     }
+
+
+def test_a_warning_of_several_metrics_or_splits_is_told_once():
+    metrics = {"first": Undefined(reason="No idea."), "second": Undefined(reason="No idea.")}
+    with pytest.warns() as caught:
+        selector = TransferabilitySelector(GOOD, metrics, cv=2).fit(X, Y)
+    assert selector.warnings_ == {"pca": ["No idea."]}
+    assert selector.failures_ == {"pca": {"first": "No idea.", "second": "No idea."}}
+    assert len(caught) == 2
 
 
 def test_constant_features_are_scored_or_reported_but_never_the_best():
