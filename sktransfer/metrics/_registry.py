@@ -9,7 +9,7 @@ _METRICS = {"hscore": HScore, "leep": LEEP, "logme": LogME, "nce": NCE}
 
 
 def metric_names():
-    """Names that :func:`get_metric` knows.
+    """List the names that :func:`get_metric` knows.
 
     Returns
     -------

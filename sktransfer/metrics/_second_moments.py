@@ -4,9 +4,9 @@ import numpy as np
 
 from ._spectrum import power_of_two, refine_unit
 
-# Elements of a block that is converted to float64 at a time (16 MiB): temporaries stay small
-# beside the features, and the block stays in cache for the passes made over it.
-_BLOCK_ELEMENTS = 2**21
+# Elements of a block that is converted to float64 at a time (2 MiB): it stays in cache for the
+# passes made over it.
+_BLOCK_ELEMENTS = 2**18
 
 # Fourth powers of numbers up to here, summed, stay within float64.
 _LARGEST_IN_UNITS = 2.0**100
@@ -14,7 +14,8 @@ _LARGEST_IN_UNITS = 2.0**100
 
 def row_blocks(n_rows, n_columns):
     """Yield slices that cut a matrix into row blocks of bounded size."""
-    step = max(64, _BLOCK_ELEMENTS // max(1, n_columns))
+    # A block much shorter than wide would spend its time on adding to the second moments.
+    step = max(64, n_columns // 4, _BLOCK_ELEMENTS // max(1, n_columns))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import linalg
 
-# Elements of a float64 block of kept rows (8 MiB).
-_BLOCK_ELEMENTS = 2**20
+# Elements of a float64 block of kept rows (2 MiB).
+_BLOCK_ELEMENTS = 2**18
 
 _LARGEST_EXPONENT = 1000
 
