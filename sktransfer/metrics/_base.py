@@ -62,6 +62,9 @@ class TransferabilityMetric(BaseEstimator):
     tasks = ("classification",)
     lives_on_moments = False
 
+    # Parameters without an entry are not checked, so a subclass may do without.
+    _parameter_constraints: dict = {}
+
     _doc_link_module = "sktransfer"
     _doc_link_template = ""
 
