@@ -1,9 +1,11 @@
 """One failing candidate never costs the others, and every failure is told with its reason."""
 
+import threading
 import warnings
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris
@@ -348,6 +350,32 @@ def test_warnings_of_metrics_name_the_candidates_once(n_jobs):
     assert len(caught) == 1
     assert str(caught[0].message).endswith("(candidates: 'a' and 'b')")
     assert list(selector.warnings_) == ["a", "b"]
+
+
+def test_warnings_in_threads_are_given_as_they_come():
+    data, y = wide_noise(0), np.arange(30) % 3
+    given = [(f"net{i}", StandardScaler()) for i in range(6)]
+    with warnings.catch_warnings(record=True) as caught, parallel_config("threading"):
+        warnings.simplefilter("always")
+        selector = TransferabilitySelector(given, "hscore", n_jobs=2).fit(data, y)
+    assert selector.warnings_ == {}
+    assert UninformativeScoreWarning in {warning.category for warning in caught}
+    assert selector.scores_ == pytest.approx(dict.fromkeys(selector.scores_, 2.0))
+
+
+def test_a_selector_may_be_fitted_in_a_thread():
+    data, y = wide_noise(0), np.arange(30) % 3
+    selector = TransferabilitySelector([("a", StandardScaler())], "hscore")
+
+    def fit():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            selector.fit(data, y)
+
+    thread = threading.Thread(target=fit)
+    thread.start()
+    thread.join()
+    assert list(selector.warnings_) == ["a"]
 
 
 def test_warnings_can_be_made_errors_or_silenced():
