@@ -157,7 +157,7 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
     cross = factor * (moments.cross - np.outer(moments.sum_t, offset))
 
     # Centre in place in the triangle that the eigensolver reads: one matrix beside the moments.
-    scatter = np.array(moments.scatter, order="F")
+    scatter = np.array(moments.lower, order="F")
     scatter = linalg.blas.dsyr(-total_weight, offset, a=scatter, lower=1, overwrite_a=1)
     if column_scale is not None:
         scatter /= column_scale
