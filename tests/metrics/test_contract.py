@@ -374,6 +374,30 @@ def test_a_drawn_seed_is_kept_and_used_again(metric, random_state):
         assert fitted_metric.seed_ == random_state
 
 
+class Lottery(TransferabilityMetric):
+    """A score that is nothing but its seed."""
+
+    _parameter_constraints: dict = {"random_state": ["random_state"]}
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def _fit(self, X, target, sample_weight):
+        self.seed_ = self.random_state
+        if self.seed_ is None:
+            self.seed_ = int(np.random.SeedSequence().generate_state(1)[0])
+        self.score_ = float(np.random.default_rng(self.seed_).random())
+
+
+def test_a_random_score_is_repeated_with_the_seed_that_was_drawn():
+    X, y = make_data(Lottery())
+    metric = Lottery().fit(X, y)
+    assert metric.score(X, y) == metric.score_
+    assert pickle.loads(pickle.dumps(metric)).score(X, y) == metric.score_
+    assert Lottery().fit(X, y).score_ != metric.score_
+    assert Lottery(3).fit(X, y).score(X, y) == Lottery(3).fit(X, y).score_
+
+
 # -------------------------------------------------------------------------------------- the labels
 
 # Names for three classes, in an order that is not always that of the codes.
@@ -1102,6 +1126,31 @@ def test_partial_fit_continues_fit_and_fit_forgets_partial_fit(metric):
     assert streamed.score_ == close(score_of(metric, X, y), 1e-10)
     assert streamed.score_ != first
     assert streamed.fit(X[:20], y[:20]).score_ == first
+
+
+@each_metric_on_moments
+def test_every_result_can_be_read_first_and_none_is_stale(metric):
+    X, y = make_data(metric)
+    complete = vars(fitted(metric, X, y))
+    results = [name for name in complete if name.endswith("_") and name != "moments_"]
+    assert "classes_" in results
+    for name in results:
+        streamed = clone(metric).partial_fit(X[:30], y[:30])
+        assert np.isfinite(streamed.score_)
+        streamed.partial_fit(X[30:], y[30:])
+        first_read = getattr(streamed, name)
+        np.testing.assert_allclose(first_read, complete[name], rtol=1e-6)
+    unfitted = clone(metric)
+    assert not any(hasattr(unfitted, name) for name in [*results, "coef_", "moments_"])
+    with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
+        getattr(fitted(metric, X, y), "nothing_")  # noqa: B009
+
+
+def test_class_labels_do_not_outlive_a_classification_target():
+    X, y = make_data(LogME())
+    metric = LogME().fit(X, y)
+    assert metric.classes_.tolist() == [0, 1, 2]
+    assert not hasattr(metric.fit(X, X[:, 0]), "classes_")
 
 
 @each_metric_on_moments
