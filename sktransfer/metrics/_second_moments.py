@@ -170,12 +170,11 @@ class SecondMoments:
         self.sum_tt *= factor**2
         self.cross *= factor[:, None]
 
-    def column_statistics(self):
-        """Weighted variances and means of the columns, in the unit of the moments."""
-        offset = self.sum_x / self.weight
+    def column_variances(self):
+        """Weighted variances of the columns in squared units, 0 where rounding is all there is."""
         square = np.diagonal(self.lower) / self.weight
-        variance = square - offset**2
-        return np.where(variance > 1e-14 * square, variance, 0.0), self.shift + offset
+        variance = square - (self.sum_x / self.weight) ** 2
+        return np.where(variance > 1e-14 * square, variance, 0.0)
 
     def _times(self, vector):
         return blas.dsymv(1.0, self.lower, vector, lower=1)

@@ -69,6 +69,8 @@ class CenteredSpectrum:
         Vᵀ m.
     mean_residual : float
         Squared length of the part of m outside the directions.
+    column_means, column_variances : ndarray of shape (n_features,)
+        Of the single features, in units and squared units; a variance that is all rounding is 0.
     """
 
     n_samples: int
@@ -85,7 +87,8 @@ class CenteredSpectrum:
     target_unit: np.ndarray
     mean_coordinates: np.ndarray
     mean_residual: float
-    _mean: np.ndarray = field(repr=False)
+    column_means: np.ndarray = field(repr=False)
+    column_variances: np.ndarray = field(repr=False)
     _right: "callable" = field(repr=False)
 
     @property
@@ -108,10 +111,11 @@ class CenteredSpectrum:
         coef : ndarray of shape (n_outputs, n_features)
             Coefficients in units of one over the features.
         """
-        outside = self._mean - self._right(self.mean_coordinates[:, None])[:, 0]
+        outside = self.column_means - self._right(self.mean_coordinates[:, None])[:, 0]
         coef = self._right(along).T + np.outer(mean_factor, outside)
         with np.errstate(over="ignore"):
-            return coef * (self.target_unit / self.unit)[:, None]
+            units = np.minimum(self.target_unit / self.unit, np.finfo(np.float64).max)
+            return coef * units[:, None]
 
 
 def _rank_tolerance(top, dimension, n_samples, n_features, mean_square, resolution):
@@ -199,7 +203,8 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
         mean_residual=_clean_mean_residual(
             float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance
         ),
-        _mean=mean,
+        column_means=mean,
+        column_variances=moments.column_variances(),
         _right=lambda along: vectors @ along,
     )
 
@@ -220,6 +225,9 @@ class _CentredRows:
         )
         self.unit = first_unit
         self.mean = np.zeros(X.shape[1])
+        # What rounding leaves of a large mean; the mean alone could not hold it.
+        self.remainder = np.zeros(X.shape[1])
+        self.variance = np.zeros(X.shape[1])
         size = 0.0
         for columns in self.column_blocks():
             block = self._scaled(columns)
@@ -227,10 +235,15 @@ class _CentredRows:
             # The rounded mean of equal numbers may differ from them: constants must become 0.
             constant = (block == block[0]).all(axis=0)
             mean[constant] = block[0][constant]
+            block -= mean
             self.mean[columns] = mean
-            size = max(size, float(np.abs(block - mean).max(initial=0.0)))
+            self.remainder[columns] = self.share @ block
+            self.variance[columns] = self.share @ np.square(block)
+            size = max(size, float(np.abs(block).max(initial=0.0)))
         self.unit = refine_unit(first_unit, size or np.abs(self.mean).max(initial=0.0))
         self.mean /= self.unit / first_unit
+        self.remainder /= self.unit / first_unit
+        self.variance /= (self.unit / first_unit) ** 2
 
     def column_blocks(self):
         step = max(16, _BLOCK_ELEMENTS // len(self.X))
@@ -246,6 +259,7 @@ class _CentredRows:
     def block(self, columns):
         rows = self._scaled(columns)
         rows -= self.mean[columns]
+        rows -= self.remainder[columns]
         rows *= self.root
         return rows
 
@@ -255,13 +269,6 @@ class _CentredRows:
         for columns in self.column_blocks():
             product[columns] = self.block(columns).T @ left
         return product
-
-
-def column_statistics(X, sample_weight):
-    """Weighted variances and means of the columns of kept rows, in a common unit."""
-    rows = _CentredRows(X, sample_weight, None)
-    squares = [np.square(rows.block(columns)).sum(axis=0) for columns in rows.column_blocks()]
-    return np.concatenate(squares) / len(X), rows.mean
 
 
 def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
@@ -343,6 +350,7 @@ def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
         mean_residual=_clean_mean_residual(
             float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance
         ),
-        _mean=mean,
+        column_means=mean,
+        column_variances=rows.variance,
         _right=right,
     )
