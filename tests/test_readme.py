@@ -60,3 +60,21 @@ def test_links_lead_to_files():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_table_is_that_of_the_demo():
+    """Scores and ranks as printed; the seconds are those of some machine."""
+    shown = re.findall(r"^ +(\d+) +(\w+) +(-?[\d.]+) ", README, flags=re.MULTILINE)
+    assert len(shown) >= 5
+    done = subprocess.run(
+        [sys.executable, "-m", "sktransfer", "rank", "--demo", "--format", "csv", "--quiet"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(",") for line in done.stdout.splitlines()[1:]]
+    printed = {name: (rank, float(logme)) for rank, name, logme, *_ in rows}
+    for rank, name, logme in shown:
+        # The last digits depend on the processor.
+        assert printed[name] == (rank, pytest.approx(float(logme), abs=1e-3))

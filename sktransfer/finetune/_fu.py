@@ -196,6 +196,9 @@ class FU(GradientRatio):
 
     Notes
     -----
+    FU alone does not tell useful features from useless ones: shuffled labels can score as high as
+    true ones, and there is no chance level to compare with. That is what LPFU is for.
+
     The score depends on the partition that labels make and on the content of the rows, not on
     their order or on the names of classes; it does not change when features are multiplied by a
     constant. It does change with a rescaling of weights that leaves the network's function alone,

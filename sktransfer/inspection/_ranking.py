@@ -221,11 +221,9 @@ class RankingDisplay:
         scores, spread = self._checked_arrays()
         ranks = competition_ranks(scores)
         order = np.argsort(ranks, kind="stable")
-        if ax is None:
-            # A line for each candidate, and room for the axes beside the longest name (in inches).
-            longest = max(len(name) for name in self.candidates)
-            size = max(6.4, 3.6 + 0.085 * longest), max(2.4, 1.1 + 0.27 * len(order))
-            _, ax = plt.subplots(figsize=size, layout="constrained")
+        own_figure = ax is None
+        if own_figure:
+            _, ax = plt.subplots(layout="constrained")
         rows = np.arange(len(order))
         drawn = np.isfinite(scores[order])
         best = ranks[order][drawn] == 1
@@ -270,6 +268,11 @@ class RankingDisplay:
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)
         self.ax_, self.figure_ = ax, ax.figure
+        if own_figure:
+            # A line for each candidate, and room for the axes beside the longest name (in inches).
+            longest = max(label.get_window_extent().width for label in ax.get_yticklabels())
+            width = max(6.4, 3.6 + longest / self.figure_.dpi)
+            self.figure_.set_size_inches(width, max(2.4, 1.1 + 0.27 * len(order)))
         return self
 
     def _checked_arrays(self):

@@ -37,6 +37,24 @@ class TransferabilityMetric(BaseEstimator):
         Kinds of target with a definition: "classification", "multilabel", "regression".
     lives_on_moments : bool
         Whether the metric is an exact function of :class:`FeatureMoments`.
+
+    Examples
+    --------
+    A metric of one's own, the share of variance between the class means:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from sktransfer.metrics import TransferabilityMetric
+    >>> class BetweenShare(TransferabilityMetric):
+    ...     bounds = (0.0, 1.0)
+    ...
+    ...     def _fit(self, X, target, sample_weight):
+    ...         centred = X - X.mean(axis=0)
+    ...         means = [centred[target.codes == k].mean(axis=0) for k in np.unique(target.codes)]
+    ...         between = np.square(np.array(means)[target.codes]).sum()
+    ...         self.score_ = float(between / np.square(centred).sum())
+    >>> round(BetweenShare().fit(*load_iris(return_X_y=True)).score_, 2)
+    0.87
     """
 
     needs = "features"
@@ -44,6 +62,9 @@ class TransferabilityMetric(BaseEstimator):
     relative_to_pool = False
     tasks = ("classification",)
     lives_on_moments = False
+
+    # Parameters without an entry are not checked, so a subclass may do without.
+    _parameter_constraints: dict = {}
 
     _doc_link_module = "sktransfer"
     _doc_link_template = ""

@@ -24,8 +24,8 @@ _LOG_2PI = np.log(2 * np.pi)
 # Width of the first intervals in u = log(tau).
 _FIRST_STEP = 0.5
 
-# Points evaluated at once times directions: 16 MiB per temporary array.
-_CHUNK_ELEMENTS = 2**21
+# Points evaluated at once times directions: 1 MiB per temporary array, which stays in cache.
+_CHUNK_ELEMENTS = 2**17
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ class GBC(ClassMomentMetric):
                 "compare log_overlap_ or use fewer components"
             )
         elif self.score_ <= worst * (1 - 1e-12):
-            cause = "no two classes can be told apart; are the features below sqrt(var_floor)?"
+            cause = "no two classes can be told apart; the features may lie below sqrt(var_floor)"
         elif (sizes == 1).all():
             cause = "every class has a single sample, so any labels give the same score"
         self.saturated_ = cause is not None

@@ -166,6 +166,8 @@ def ledoit_wolf_from_spectrum(spectrum):
         In [0, 1].
     """
     n, n_features = spectrum.n_samples, spectrum.n_features
+    if n_features == 1:  # the covariance is a multiple of the identity already
+        return 0.0
     norm = spectrum.squared_norm / n**2
     # Distance of the covariance from the multiple of the identity, and its sampling error.
     distance = (norm - (spectrum.trace / n) ** 2 / n_features) / n_features

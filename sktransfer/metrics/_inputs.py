@@ -174,6 +174,12 @@ def named_metrics(metrics):
     ------
     ValueError
         If there is none, or two have the same name.
+
+    Examples
+    --------
+    >>> from sktransfer.metrics import HScore, named_metrics
+    >>> named_metrics(["logme", HScore(shrinkage=0.1)])
+    {'logme': LogME(), 'hscore': HScore(shrinkage=0.1)}
     """
     if isinstance(metrics, dict):
         named = {name: get_metric(metric) for name, metric in metrics.items()}

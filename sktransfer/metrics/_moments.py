@@ -7,7 +7,7 @@ import numpy as np
 from ..utils._target import Target, encode_target
 from ._class_parts import DensePart, RowsPart, class_rows
 from ._second_moments import SecondMoments
-from ._spectrum import column_statistics, decompose_rows, decompose_scatter, power_of_two
+from ._spectrum import decompose_rows, decompose_scatter, power_of_two
 
 
 @dataclass(frozen=True)
@@ -377,7 +377,7 @@ class FeatureMoments:
         The same as `spectrum` while the standard deviations lie within a factor of 1,000 of each
         other, where the scales cost no digits.
         """
-        variance, mean = self._column_statistics()
+        variance, mean = self.spectrum.column_variances, self.spectrum.mean
         # A column whose spread is that of its storage format is a constant.
         alive = variance > 64 * self._resolution**2 * (mean**2 + variance)
         if not alive.any() or variance[alive].max() <= 1e6 * variance[alive].min():
@@ -400,13 +400,6 @@ class FeatureMoments:
                     self._dense, self.n_samples, self._resolution, column_scale
                 )
         return self._spectra[kind]
-
-    def _column_statistics(self):
-        """Variances and means of the columns, in a common unit."""
-        if self._dense is not None:
-            return self._dense.column_statistics()
-        X, _, weights = self._kept_rows()
-        return column_statistics(X, weights)
 
     def _kept_rows(self):
         """Return the kept rows, their target columns and their weights as single arrays."""

@@ -61,7 +61,7 @@ class NCTI(RowMetric):
     chance_level_ : float
         Mean `score_` under permuted labels.
     saturated_ : bool
-        Whether `score_` can't be told from that of permuted labels.
+        Whether the analysis knows no more of the labels than of permuted ones, judged by "ncc".
     temperature_ : float
         The shrinkage t.
     n_components_ : int
@@ -78,7 +78,8 @@ class NCTI(RowMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If `score_` can't be told from that of permuted labels.
+        If "ncc" can't be told from that of permuted labels: it does not exceed their mean by
+        three standard deviations, or their mean exceeds 0.99.
 
     See Also
     --------
@@ -162,27 +163,32 @@ class NCTI(RowMetric):
             reason = "the features are constant"
         elif len(self.classes_) == n_samples:
             reason = "every class has a single sample"
+        scores = []
+
+        def probability(codes):
+            parts = _parts(Z, codes, variances, temperature)
+            scores.append(_alone(parts, np.bincount(codes), Z.shape[1]))
+            return parts["ncc"]
+
         chance = chance_scores(
-            lambda codes: _alone(
-                _parts(Z, codes, variances, temperature), np.bincount(codes), Z.shape[1]
-            ),
-            self.score_,
+            probability,
+            self.components_["ncc"],
             X,
             target.codes,
             self.seed_,
             0 if reason else self.n_permutations,
         )
         if reason:
-            chance = [self.score_]
-        self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
-        self._judge(reason or reason_to_doubt(self.score_, chance, self.bounds[1]))
+            scores = [self.score_]
+        self.chance_level_ = float(np.mean(scores)) if scores else float("nan")
+        self._judge(reason or reason_to_doubt(self.components_["ncc"], chance, 1.0))
 
     def _judge(self, reason):
         self.saturated_ = reason is not None
         if reason:
             warnings.warn(
-                f"The NCTI score {self.score_:.6g} says nothing: {reason}. Use fewer components "
-                "or more samples.",
+                "The NCTI says nothing: by the mean probability of the true class "
+                f"({self.components_['ncc']:.6g}), {reason}. Use fewer components or more samples.",
                 UninformativeScoreWarning,
                 stacklevel=5,
             )

@@ -14,7 +14,7 @@ _METRICS_ELSEWHERE = {"fu": ("sktransfer.finetune", "FU"), "lpfu": ("sktransfer.
 
 
 def metric_names():
-    """Names that :func:`get_metric` knows.
+    """List the names that :func:`get_metric` knows.
 
     Returns
     -------

@@ -1,12 +1,13 @@
 """Second moments of many rows about a shift, accumulated block by block and merged."""
 
 import numpy as np
+from scipy.linalg import blas
 
 from ._spectrum import power_of_two, refine_unit
 
-# Elements of a block that is converted to float64 at a time (16 MiB): temporaries stay small
-# beside the features, and the block stays in cache for the passes made over it.
-_BLOCK_ELEMENTS = 2**21
+# Elements of a block that is converted to float64 at a time (2 MiB): it stays in cache for the
+# passes made over it.
+_BLOCK_ELEMENTS = 2**18
 
 # Fourth powers of numbers up to here, summed, stay within float64.
 _LARGEST_IN_UNITS = 2.0**100
@@ -14,7 +15,8 @@ _LARGEST_IN_UNITS = 2.0**100
 
 def row_blocks(n_rows, n_columns):
     """Yield slices that cut a matrix into row blocks of bounded size."""
-    step = max(64, _BLOCK_ELEMENTS // max(1, n_columns))
+    # A block much shorter than wide would spend its time on adding to the second moments.
+    step = max(64, n_columns // 4, _BLOCK_ELEMENTS // max(1, n_columns))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
@@ -34,7 +36,8 @@ class SecondMoments:
         self.weight = 0.0
         self.sum_x = np.zeros(n_features)
         self.sum_t = np.zeros(n_outputs)
-        self.scatter = np.zeros((n_features, n_features))
+        # The lower triangle of a symmetric matrix, laid out as BLAS updates it in place.
+        self.lower = np.zeros((n_features, n_features), order="F")
         self.cross = np.zeros((n_outputs, n_features))
         self.sum_tt = np.zeros(n_outputs)
         self.fourth = 0.0
@@ -43,9 +46,14 @@ class SecondMoments:
     def copy(self):
         twin = SecondMoments.__new__(SecondMoments)
         twin.__dict__.update(
-            {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self.__dict__.items()}
+            {k: v.copy("K") if isinstance(v, np.ndarray) else v for k, v in self.__dict__.items()}
         )
         return twin
+
+    @property
+    def scatter(self):
+        """The second moments as a full matrix, made anew."""
+        return self.lower + np.tril(self.lower, -1).T
 
     def insert_outputs(self, positions, n_outputs):
         """Move the outputs to new positions among more of them."""
@@ -79,53 +87,51 @@ class SecondMoments:
         if self.shift is None:
             self._start(X, target)
         for rows in row_blocks(len(X), X.shape[1]):
-            x = self._in_units(X[rows])
+            x, squares = self._in_units(X[rows])
             columns = target.columns(rows)
             if code_map is not None:
                 columns, given = np.zeros((len(columns), len(self.sum_t))), columns
                 columns[:, code_map] = given
             else:
                 columns = columns / self.target_unit - self.target_shift
-            self._add_block(x, columns, None if sample_weight is None else sample_weight[rows])
+            self._add_block(
+                x, squares, columns, None if sample_weight is None else sample_weight[rows]
+            )
 
     def _in_units(self, X):
-        """Return rows less the shift in units, after enlarging the unit if they need it."""
+        """Return rows less the shift in units and their squared lengths.
+
+        The unit is enlarged if the rows need it.
+        """
         if not self.fourth and not self.shift.any():  # only zeros so far, in any unit
             self.unit = power_of_two(np.abs(X).max(initial=0.0))
         with np.errstate(over="ignore", invalid="ignore"):
-            x = X / self.unit if self.unit != 1.0 else X.astype(np.float64)
-            x = x.astype(np.float64, copy=False)
+            # Multiplying by the inverse of a power of two is exact, and faster than dividing.
+            x = np.multiply(X, 1 / self.unit, dtype=np.float64, order="C")
             x -= self.shift
-            largest = np.abs(x).max(initial=0.0)
-        if largest < _LARGEST_IN_UNITS:
-            return x
+            squares = np.einsum("ij,ij->i", x, x)
+        if squares.max(initial=0.0) < _LARGEST_IN_UNITS**2:
+            return x, squares
         self._rescale(power_of_two(np.abs(X).max()))
-        return X / self.unit - self.shift
+        x = X / self.unit - self.shift
+        return x, np.einsum("ij,ij->i", x, x)
 
-    def _add_block(self, x, t, w):
-        squares = np.einsum("ij,ij->i", x, x)
-        if w is None:
-            self.weight += len(x)
-            self.fourth += float(squares @ squares)
-            self.third += squares @ x
-        else:
-            self.weight += float(w.sum())
-            self.fourth += float((w * squares) @ squares)
-            self.third += (w * squares) @ x
-            root = np.sqrt(w)[:, None]
-            weighted_t = t * w[:, None]
-            self.sum_x += w @ x
-            self.sum_t += weighted_t.sum(axis=0)
-            self.sum_tt += np.einsum("ij,ij->j", weighted_t, t)
-            self.cross += weighted_t.T @ x
-            x *= root
-            self.scatter += x.T @ x
-            return
-        self.sum_x += x.sum(axis=0)
-        self.sum_t += t.sum(axis=0)
-        self.sum_tt += np.einsum("ij,ij->j", t, t)
-        self.cross += t.T @ x
-        self.scatter += x.T @ x
+    def _add_block(self, x, squares, t, w):
+        # One product with the rows gives all sums that are linear in them.
+        factors = np.column_stack([np.ones(len(x)), squares, t])
+        if w is not None:
+            factors *= w[:, None]
+        sums = factors.T @ x
+        self.sum_x += sums[0]
+        self.third += sums[1]
+        self.cross += sums[2:]
+        self.weight += float(factors[:, 0].sum())
+        self.fourth += float(factors[:, 1] @ squares)
+        self.sum_t += factors[:, 2:].sum(axis=0)
+        self.sum_tt += np.einsum("ij,ij->j", factors[:, 2:], t)
+        if w is not None:
+            x *= np.sqrt(w)[:, None]
+        self.lower = blas.dsyrk(1.0, x.T, beta=1.0, c=self.lower, lower=1, overwrite_c=1)
 
     def add_moments(self, other):
         """Add moments that may have another shift and unit."""
@@ -142,7 +148,7 @@ class SecondMoments:
         self._rescale_target(target_unit)
         other._rescale_target(target_unit)
         other._translate(other.shift - self.shift, other.target_shift - self.target_shift)
-        for name in ("weight", "sum_x", "sum_t", "scatter", "cross", "sum_tt", "fourth", "third"):
+        for name in ("weight", "sum_x", "sum_t", "lower", "cross", "sum_tt", "fourth", "third"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def _rescale(self, unit):
@@ -152,7 +158,7 @@ class SecondMoments:
         self.shift *= factor
         self.sum_x *= factor
         self.cross *= factor
-        self.scatter *= factor**2
+        self.lower *= factor**2
         self.third *= factor**3
         self.fourth *= factor**4
 
@@ -164,12 +170,14 @@ class SecondMoments:
         self.sum_tt *= factor**2
         self.cross *= factor[:, None]
 
-    def column_statistics(self):
-        """Weighted variances and means of the columns, in the unit of the moments."""
-        offset = self.sum_x / self.weight
-        square = np.diagonal(self.scatter) / self.weight
-        variance = square - offset**2
-        return np.where(variance > 1e-14 * square, variance, 0.0), self.shift + offset
+    def column_variances(self):
+        """Weighted variances of the columns in squared units, 0 where rounding is all there is."""
+        square = np.diagonal(self.lower) / self.weight
+        variance = square - (self.sum_x / self.weight) ** 2
+        return np.where(variance > 1e-14 * square, variance, 0.0)
+
+    def _times(self, vector):
+        return blas.dsymv(1.0, self.lower, vector, lower=1)
 
     def fourth_about(self, point):
         """Sum of ``||x - point||**4`` over the samples."""
@@ -177,8 +185,8 @@ class SecondMoments:
         return (
             self.fourth
             - 4 * float(self.third @ point)
-            + 4 * float(point @ (self.scatter @ point))
-            + 2 * square * float(np.trace(self.scatter))
+            + 4 * float(point @ self._times(point))
+            + 2 * square * float(np.trace(self.lower))
             - 4 * square * float(self.sum_x @ point)
             + square**2 * self.weight
         )
@@ -186,9 +194,9 @@ class SecondMoments:
     def _translate(self, delta, target_delta):
         """Replace x by x + delta and t by t + target_delta in all sums."""
         self.fourth = self.fourth_about(-delta)
-        along = self.scatter @ delta
+        along = self._times(delta)
         square = float(delta @ delta)
-        trace = float(np.trace(self.scatter))
+        trace = float(np.trace(self.lower))
         linear = float(self.sum_x @ delta)
         self.third = (
             self.third
@@ -196,8 +204,8 @@ class SecondMoments:
             + 2 * along
             + square * self.sum_x
         )
-        self.scatter += np.outer(delta, self.sum_x)
-        self.scatter += np.outer(self.sum_x + self.weight * delta, delta)
+        self.lower = blas.dsyr2(1.0, delta, self.sum_x, a=self.lower, lower=1, overwrite_a=1)
+        self.lower = blas.dsyr(self.weight, delta, a=self.lower, lower=1, overwrite_a=1)
         self.sum_tt = self.sum_tt + 2 * target_delta * self.sum_t + self.weight * target_delta**2
         self.cross = (
             self.cross

@@ -186,7 +186,7 @@ class SFDA(RowMetric):
         if self.shrinkage == "ledoit_wolf":
             return _ledoit_wolf(scatter, Z, codes, n_features)
         with np.errstate(over="ignore"):
-            variance = _largest_eigenvalue(scatter.within, ones) * unit * unit
+            variance = _largest_eigenvalue(scatter.within, ones, n_features) * unit * unit
             return max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
 
     def _trivial(self, rank, n_samples):
@@ -225,10 +225,10 @@ class SFDA(RowMetric):
         return softmax(X.astype(np.float64) @ self.coef_.T + self.intercept_, axis=1)
 
 
-def _largest_eigenvalue(within, ones):
+def _largest_eigenvalue(within, ones, n_features):
     """Estimate the largest eigenvalue as published, by a few rounds that end below it."""
     vector = within @ ones
-    if np.linalg.norm(vector) <= 1e-12 * np.trace(within) * np.linalg.norm(ones):
+    if np.linalg.norm(vector) <= 1e-12 * np.trace(within) * np.sqrt(n_features):
         # Row sums that vanish (for instance of probabilities) give nothing to start from.
         return float(linalg.eigvalsh(within)[-1]) if len(within) else 0.0
     for _ in range(_ROUNDS):

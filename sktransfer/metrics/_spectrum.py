@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import linalg
 
-# Elements of a float64 block of kept rows (8 MiB).
-_BLOCK_ELEMENTS = 2**20
+# Elements of a float64 block of kept rows (2 MiB).
+_BLOCK_ELEMENTS = 2**18
 
 _LARGEST_EXPONENT = 1000
 
@@ -69,6 +69,8 @@ class CenteredSpectrum:
         Vᵀ m.
     mean_residual : float
         Squared length of the part of m outside the directions.
+    mean, column_variances : ndarray of shape (n_features,)
+        Of the single features, in units and squared units; a variance that is all rounding is 0.
     """
 
     n_samples: int
@@ -85,18 +87,14 @@ class CenteredSpectrum:
     target_unit: np.ndarray
     mean_coordinates: np.ndarray
     mean_residual: float
-    _mean: np.ndarray = field(repr=False)
+    mean: np.ndarray = field(repr=False)
+    column_variances: np.ndarray = field(repr=False)
     _right: "callable" = field(repr=False)
 
     @property
     def rank(self):
         """Numerical rank r of the centred features."""
         return len(self.eigenvalues)
-
-    @property
-    def mean(self):
-        """Feature mean m, an array of shape (n_features,) in units of ``unit``."""
-        return self._mean
 
     def directions(self, n_components):
         """Leading directions of the centred features.
@@ -139,7 +137,7 @@ class CenteredSpectrum:
         step = max(1, _BLOCK_ELEMENTS // self.n_features)
         for start in range(0, len(X), step):
             rows = X[start : start + step].astype(np.float64) / self.unit
-            components[start : start + step] = (rows - self._mean) @ directions
+            components[start : start + step] = (rows - self.mean) @ directions
         return components * self.unit
 
     def to_feature_space(self, along, mean_factor):
@@ -157,10 +155,11 @@ class CenteredSpectrum:
         coef : ndarray of shape (n_outputs, n_features)
             Coefficients in units of one over the features.
         """
-        outside = self._mean - self._right(self.mean_coordinates[:, None])[:, 0]
+        outside = self.mean - self._right(self.mean_coordinates[:, None])[:, 0]
         coef = self._right(along).T + np.outer(mean_factor, outside)
         with np.errstate(over="ignore"):
-            return coef * (self.target_unit / self.unit)[:, None]
+            units = np.minimum(self.target_unit / self.unit, np.finfo(np.float64).max)
+            return coef * units[:, None]
 
 
 def _rank_tolerance(top, dimension, n_samples, n_features, mean_square, resolution):
@@ -206,7 +205,7 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
     cross = factor * (moments.cross - np.outer(moments.sum_t, offset))
 
     # Centre in place in the triangle that the eigensolver reads: one matrix beside the moments.
-    scatter = np.array(moments.scatter, order="F")
+    scatter = np.array(moments.lower, order="F")
     scatter = linalg.blas.dsyr(-total_weight, offset, a=scatter, lower=1, overwrite_a=1)
     if column_scale is not None:
         scatter /= column_scale
@@ -248,7 +247,8 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
         mean_residual=_clean_mean_residual(
             float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance
         ),
-        _mean=mean,
+        mean=mean,
+        column_variances=moments.column_variances(),
         _right=lambda along: vectors @ along,
     )
 
@@ -269,6 +269,9 @@ class _CentredRows:
         )
         self.unit = first_unit
         self.mean = np.zeros(X.shape[1])
+        # What rounding leaves of a large mean; the mean alone could not hold it.
+        self.remainder = np.zeros(X.shape[1])
+        self.variance = np.zeros(X.shape[1])
         size = 0.0
         for columns in self.column_blocks():
             block = self._scaled(columns)
@@ -276,10 +279,15 @@ class _CentredRows:
             # The rounded mean of equal numbers may differ from them: constants must become 0.
             constant = (block == block[0]).all(axis=0)
             mean[constant] = block[0][constant]
+            block -= mean
             self.mean[columns] = mean
-            size = max(size, float(np.abs(block - mean).max(initial=0.0)))
+            self.remainder[columns] = self.share @ block
+            self.variance[columns] = self.share @ np.square(block)
+            size = max(size, float(np.abs(block).max(initial=0.0)))
         self.unit = refine_unit(first_unit, size or np.abs(self.mean).max(initial=0.0))
         self.mean /= self.unit / first_unit
+        self.remainder /= self.unit / first_unit
+        self.variance /= (self.unit / first_unit) ** 2
 
     def column_blocks(self):
         step = max(16, _BLOCK_ELEMENTS // len(self.X))
@@ -295,6 +303,7 @@ class _CentredRows:
     def block(self, columns):
         rows = self._scaled(columns)
         rows -= self.mean[columns]
+        rows -= self.remainder[columns]
         rows *= self.root
         return rows
 
@@ -304,13 +313,6 @@ class _CentredRows:
         for columns in self.column_blocks():
             product[columns] = self.block(columns).T @ left
         return product
-
-
-def column_statistics(X, sample_weight):
-    """Weighted variances and means of the columns of kept rows, in a common unit."""
-    rows = _CentredRows(X, sample_weight, None)
-    squares = [np.square(rows.block(columns)).sum(axis=0) for columns in rows.column_blocks()]
-    return np.concatenate(squares) / len(X), rows.mean
 
 
 def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
@@ -392,6 +394,7 @@ def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
         mean_residual=_clean_mean_residual(
             float(outside @ outside), float(mean @ mean), n_samples, n_features, tolerance
         ),
-        _mean=mean,
+        mean=mean,
+        column_variances=rows.variance,
         _right=right,
     )

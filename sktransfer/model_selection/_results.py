@@ -6,7 +6,7 @@ from ..evaluation import competition_ranks
 from ..exceptions import CandidateFailedWarning
 from ._metric_collection import is_relative_to_pool
 
-__all__ = ["SelectionResults", "reason_of"]
+__all__ = ["SelectionResults", "reason_of", "results_frame"]
 
 
 def reason_of(error):
@@ -306,3 +306,49 @@ def _grouped_reasons(reasons, n_candidates):
     if len(by_reason) == 1 and len(reasons) == n_candidates:
         return next(iter(by_reason))
     return "; ".join(f"{_join(names)}: {reason}" for reason, names in by_reason.items())
+
+
+def results_frame(table, metrics, deciding, failures):
+    """Bring the table of a selection into a data frame for people, the best candidate first.
+
+    Parameters
+    ----------
+    table : dict of str to ndarray
+        The attribute ``cv_results_`` of the selector.
+    metrics : list of str
+        Names of the metrics.
+    deciding : str
+        The one to sort by; it is also shown first.
+    failures : dict of str to dict of str to str
+        The attribute ``failures_``.
+
+    Returns
+    -------
+    frame : pandas.DataFrame
+        As described for the method ``to_frame`` of the selector.
+
+    Raises
+    ------
+    ImportError
+        If pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "TransferabilitySelector.to_frame requires pandas. "
+            "You can install it with `pip install pandas`; everything is in cv_results_ too."
+        ) from error
+    columns = {"rank": table[f"rank_{deciding}"], "candidate": list(table["candidate"])}
+    for name in sorted(metrics, key=lambda name: name != deciding):
+        columns[name] = table[f"mean_{name}"]
+        if f"split0_{name}" in table:
+            columns[f"{name}_std"] = table[f"std_{name}"]
+    for name in ("n_features", "n_parameters"):
+        columns[name] = pd.array(table[name], dtype="Float64").astype("Int64")
+    columns["extraction_seconds"] = table["extraction_time"]
+    columns["scoring_seconds"] = table["scoring_time"]
+    columns["failure"] = [
+        "; ".join(dict.fromkeys(failures.get(name, {}).values())) for name in table["candidate"]
+    ]
+    return pd.DataFrame(columns).sort_values("rank", kind="stable", ignore_index=True)

@@ -1,7 +1,10 @@
 """All metrics on the features of one candidate in one split: a task that can run anywhere."""
 
+import os
+import threading
 import time
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,6 +58,8 @@ class ScoringTask:
         The data that the candidate was given, for metrics that look into its network.
     backbone : fitted transformer or None
         The candidate, for the same metrics.
+    caller : tuple
+        Process and thread that made the task.
     """
 
     candidate: int
@@ -68,6 +73,7 @@ class ScoringTask:
     keep: frozenset = frozenset()
     inputs: object = None
     backbone: object = None
+    caller: tuple = field(default_factory=lambda: (os.getpid(), threading.get_ident()))
 
 
 @dataclass
@@ -123,8 +129,7 @@ def score_task(task):
     inputs = {}
     for name, metric in task.metrics.items():
         sample_weight = task.sample_weights.get(name)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with _caught_warnings(task.caller) as caught:
             try:
                 shared = inputs.get(id(sample_weight))
                 if shared is None:
@@ -152,6 +157,21 @@ def score_task(task):
                 result.warnings.append(said)
     result.seconds = time.perf_counter() - start
     return result
+
+
+@contextmanager
+def _caught_warnings(caller):
+    """Collect warnings instead of giving them, but not in one of several threads.
+
+    What collects them belongs to the whole process, so threads would undo each other's changes.
+    """
+    is_alone = threading.current_thread() is threading.main_thread()
+    if not is_alone and caller != (os.getpid(), threading.get_ident()):
+        yield []
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
 
 
 def score_features(extraction, y, metrics, sample_weights=None, *, inputs=None, backbone=None):

@@ -24,7 +24,7 @@ from ._metric_collection import (
     named_metrics,
     needs_probabilities,
 )
-from ._results import SelectionResults
+from ._results import SelectionResults, results_frame
 from ._scoring import score_features
 from ._selection import Progress, Selection
 from ._validation import check_target, check_weights, training_rows
@@ -321,31 +321,9 @@ class TransferabilitySelector(
             If pandas is not installed.
         """
         check_is_fitted(self)
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "TransferabilitySelector.to_frame requires pandas. "
-                "You can install it with `pip install pandas`; everything is in cv_results_ too."
-            ) from error
-        results = self.cv_results_
-        columns = {
-            "rank": results[f"rank_{self.refit_metric_}"],
-            "candidate": [str(name) for name in results["candidate"]],
-        }
-        for name in sorted(self.metric_scores_, key=lambda name: name != self.refit_metric_):
-            columns[name] = results[f"mean_{name}"]
-            if f"split0_{name}" in results:
-                columns[f"{name}_std"] = results[f"std_{name}"]
-        for name in ("n_features", "n_parameters"):
-            columns[name] = pd.array(results[name], dtype="Float64").astype("Int64")
-        columns["extraction_seconds"] = results["extraction_time"]
-        columns["scoring_seconds"] = results["scoring_time"]
-        columns["failure"] = [
-            "; ".join(dict.fromkeys(self.failures_.get(name, {}).values())) for name in self.scores_
-        ]
-        frame = pd.DataFrame(columns)
-        return frame.sort_values("rank", kind="stable", ignore_index=True)
+        return results_frame(
+            self.cv_results_, list(self.metric_scores_), self.refit_metric_, self.failures_
+        )
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "best_estimator_")

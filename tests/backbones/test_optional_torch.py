@@ -1,5 +1,6 @@
 """Backbones need torch and say so; data sets do not need it and do not import it."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -57,3 +58,12 @@ print(load_digits_target().images.shape, "torch" in sys.modules)
 """
     assert run(use, "torch") == "(1797, 28, 28) False"
     assert run(use) == "(1797, 28, 28) False"
+
+
+def test_the_message_is_that_of_the_package_itself(monkeypatch):
+    import sktransfer.backbones as package
+
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    spec = importlib.util.spec_from_file_location("without_safetensors", package.__file__)
+    with pytest.raises(ImportError, match=r"pip install 'sktransfer\[torch\]' \(import of safet"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -1,14 +1,17 @@
 """TinyZooBackbone: networks that ship with the package."""
 
 import copy
+import functools
 import json
 import pickle
 import shutil
+from hashlib import sha256
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 from sklearn.base import clone
 
 from sktransfer.backbones import ModelCard, TinyResNet, TinyZooBackbone, TorchBackbone, _cards
@@ -119,6 +122,22 @@ def test_damaged_weights_are_told(tmp_path, monkeypatch):
         TinyZooBackbone("mnist").fit(IMAGES)
     with pytest.raises(ValueError, match="is damaged"):
         _ = TinyZooBackbone("mnist").source_centroids
+
+
+def test_incomplete_weights_are_told(tmp_path, monkeypatch):
+    folder = tmp_path / "tiny_zoo"
+    folder.mkdir()
+    tensors = load_file(_cards.weights_path("mnist"))
+    del tensors["head.bias"]
+    save_file(tensors, folder / "mnist.safetensors")
+    card = json.loads((_cards._FOLDER / "mnist.json").read_text())
+    card["weights_sha256"] = sha256((folder / "mnist.safetensors").read_bytes()).hexdigest()
+    (folder / "mnist.json").write_text(json.dumps(card))
+    monkeypatch.setattr(_cards, "_FOLDER", folder)
+    # The cards that other tests have read must be there again afterwards.
+    monkeypatch.setattr(_cards, "_cards", functools.cache(_cards._cards.__wrapped__))
+    with pytest.raises(ValueError, match=r"weights of 'mnist' lack \['head.bias'\]"):
+        TinyZooBackbone("mnist").fit(IMAGES)
 
 
 def test_source_centroids_lie_where_their_classes_are():

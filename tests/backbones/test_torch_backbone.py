@@ -3,6 +3,7 @@
 import copy
 import functools
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -517,3 +518,23 @@ def test_tensors_are_accepted(dtype):
     features = TorchBackbone(network, **UNIT).fit(tensor).transform(tensor)
     expected = TorchBackbone(network, **UNIT).fit_transform(IMAGES)
     np.testing.assert_allclose(features, expected, atol=0.02 if dtype == torch.bfloat16 else 1e-5)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_memory_is_bounded_by_one_batch_and_the_output(tmp_path):
+    n, size = 20_000, 16
+    images = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.uint8, (n, size, size))
+    images[::7] = 200
+    network = nn.Sequential(nn.Flatten(), nn.Linear(size * size, 64), nn.ReLU(), nn.Linear(64, 3))
+    backbone = TorchBackbone(network, **UNIT, batch_size=256).fit(images)
+    tracemalloc.start()
+    try:
+        features, probabilities = backbone.extract(images)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    output = features.nbytes + probabilities.nbytes
+    assert output > 5_000_000
+    assert peak < output + 2_000_000

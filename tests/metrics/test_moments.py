@@ -220,6 +220,30 @@ def test_blocks_of_rows_and_columns_make_no_difference(metric, monkeypatch):
     assert metric.fit(*wide, weight[:20]).score_ == close(expected[3], 1e-12)
 
 
+@pytest.mark.parametrize("metric", [LogME(), HScore()], ids=repr)
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_kept_rows_and_second_moments_agree(metric, offset):
+    X, y = make_data(60, 6)
+    X += offset
+    # Zero columns change neither score, and bring the width to the number of samples.
+    padded = np.hstack([X, np.zeros((60, 54))])
+    weight = np.random.default_rng(0).uniform(0.2, 3, 60)
+    tolerance = 1e-9 if offset else 1e-11
+    assert metric.fit(padded, y).score_ == close(metric.fit(X, y).score_, tolerance)
+    assert metric.fit(padded, y, weight).score_ == close(metric.fit(X, y, weight).score_, tolerance)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e2, 3e4])
+def test_the_mean_of_a_regression_target_costs_no_digits(offset):
+    X, _ = make_data(60, 6)
+    X[:, 0] = 1.0  # an intercept, so that the mean of the target is fitted
+    t = offset + X @ np.arange(6) + np.random.default_rng(0).normal(size=60)
+    tall, wide = LogME().fit(X, t), LogME().fit(np.hstack([X, np.zeros((60, 54))]), t)
+    assert tall.score_ == close(wide.score_, 1e-11)
+    assert tall.beta_ == pytest.approx(wide.beta_, rel=1e-11)
+    assert 0.5 < tall.beta_[0] < 2
+
+
 @each_metric
 def test_first_rows_that_tell_nothing_of_the_scale(metric):
     # Shift and unit are taken from the first 1,024 rows.

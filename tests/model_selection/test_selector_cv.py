@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
@@ -276,6 +277,18 @@ def test_errors_in_a_split_are_let_through_on_demand():
         selector.fit(X, Y)
 
 
+def test_a_metric_that_fails_on_all_samples_though_not_in_the_splits():
+    class OnlyHalves(LogME):
+        def fit_moments(self, moments):
+            if moments.n_samples == 150:
+                raise ValueError("too many samples")
+            return super().fit_moments(moments)
+
+    selector = TransferabilitySelector(CANDIDATES, OnlyHalves(), cv=2)
+    with pytest.raises(ValueError, match="too many samples"):
+        selector.fit(X, Y)
+
+
 def test_small_classes_in_folds():
     y = np.array([0] * 146 + [1] * 4)
     with pytest.warns(UserWarning, match="least populated class"):
@@ -299,8 +312,6 @@ def test_infinite_scores_are_scores():
 
 
 def test_groups_need_routing():
-    from sklearn import config_context
-
     groups = np.arange(150) % 5
     with config_context(enable_metadata_routing=True):
         selector = TransferabilitySelector(CANDIDATES, cv=LeaveOneGroupOut())

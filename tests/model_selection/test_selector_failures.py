@@ -1,9 +1,11 @@
 """One failing candidate never costs the others, and every failure is told with its reason."""
 
+import threading
 import warnings
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris
@@ -84,7 +86,7 @@ REASONS = {
     "rows": "The transformer returned 149 rows of features for 150 samples.",
     "1d": "The transformer returned features of shape (150,); expected (n_samples, n_columns).",
     "3d": "The transformer returned features of shape (150, 4, 1); expected",
-    "sparse": "TypeError: The transformer returned sparse features; the metrics need a dense array.",
+    "sparse": "TypeError: The transformer returned sparse features; the metrics need a dense",
     "words": "could not convert string to float",
     "none": "The transformer returned features of shape (); expected (n_samples, n_columns).",
     "empty": "Found array with 0 feature(s)",
@@ -311,6 +313,15 @@ def test_the_reason_for_nan_is_what_the_metric_warned_of():
     }
 
 
+def test_a_warning_of_several_metrics_or_splits_is_told_once():
+    metrics = {"first": Undefined(reason="No idea."), "second": Undefined(reason="No idea.")}
+    with pytest.warns() as caught:
+        selector = TransferabilitySelector(GOOD, metrics, cv=2).fit(X, Y)
+    assert selector.warnings_ == {"pca": ["No idea."]}
+    assert selector.failures_ == {"pca": {"first": "No idea.", "second": "No idea."}}
+    assert len(caught) == 2
+
+
 def test_constant_features_are_scored_or_reported_but_never_the_best():
     class Constant(Broken):
         def transform(self, X):
@@ -339,6 +350,32 @@ def test_warnings_of_metrics_name_the_candidates_once(n_jobs):
     assert len(caught) == 1
     assert str(caught[0].message).endswith("(candidates: 'a' and 'b')")
     assert list(selector.warnings_) == ["a", "b"]
+
+
+def test_warnings_in_threads_are_given_as_they_come():
+    data, y = wide_noise(0), np.arange(30) % 3
+    given = [(f"net{i}", StandardScaler()) for i in range(6)]
+    with warnings.catch_warnings(record=True) as caught, parallel_config("threading"):
+        warnings.simplefilter("always")
+        selector = TransferabilitySelector(given, "hscore", n_jobs=2).fit(data, y)
+    assert selector.warnings_ == {}
+    assert UninformativeScoreWarning in {warning.category for warning in caught}
+    assert selector.scores_ == pytest.approx(dict.fromkeys(selector.scores_, 2.0))
+
+
+def test_a_selector_may_be_fitted_in_a_thread():
+    data, y = wide_noise(0), np.arange(30) % 3
+    selector = TransferabilitySelector([("a", StandardScaler())], "hscore")
+
+    def fit():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            selector.fit(data, y)
+
+    thread = threading.Thread(target=fit)
+    thread.start()
+    thread.join()
+    assert list(selector.warnings_) == ["a"]
 
 
 def test_warnings_can_be_made_errors_or_silenced():
