@@ -233,7 +233,7 @@ def _discriminant(Z, codes, ones, unit, n_features):
     """Mean probability of the true class by the shrunk analysis, and its shrinkage."""
     scatter = ClassScatter(Z, codes)
     with np.errstate(over="ignore"):
-        variance = _largest_eigenvalue(scatter.within, ones) * unit * unit
+        variance = _largest_eigenvalue(scatter.within, ones, n_features) * unit * unit
         shrinkage = max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
     posterior = scatter.posterior(Z, scatter.factor(shrinkage, n_features))
     return _mean_probability(posterior, codes), shrinkage

@@ -187,32 +187,32 @@ class OTCE(TransferabilityMetric):
         def joint_of(codes):
             return transport.joint(codes if source is None else source[1].codes, codes)
 
-        def score_of(codes):
-            return max(-_conditional_entropy(joint_of(codes)) - penalty, lowest)
+        def task_part(codes):
+            return -_conditional_entropy(joint_of(codes))
 
         self.joint_ = joint_of(target.codes)
-        self.score_ = score_of(target.codes)
+        task = task_part(target.codes)
+        self.score_ = max(task - penalty, lowest)
         self.label_entropy_ = entropy(np.bincount(target.codes) / len(X))
         self.components_ = {
-            "conditional_entropy": -_conditional_entropy(self.joint_),
+            "conditional_entropy": task,
             "wasserstein": max(-transport.cost, lowest),
         }
         self.seed_ = _drawn_seed(self.random_state)
-        chance = chance_scores(
-            score_of, self.score_, X, target.codes, self.seed_, self.n_permutations
-        )
-        self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
+        # The domain difference is the same for any labels.
+        chance = chance_scores(task_part, task, X, target.codes, self.seed_, self.n_permutations)
+        self.chance_level_ = float("nan")
+        if chance:
+            self.chance_level_ = max(float(np.mean(chance)) - penalty, lowest)
         if len(target.classes) == len(X):
             reason = "every class has a single sample"
         elif len(self.source_classes_) == 1:
             reason = "the source has one class only"
         else:
             # Relative to labels that have nothing in common, which are worth 0.
-            worthless = self.label_entropy_ + penalty
+            worthless = self.label_entropy_
             reason = reason_to_doubt(
-                self.score_ + worthless,
-                [score + worthless for score in chance],
-                self.label_entropy_,
+                task + worthless, [part + worthless for part in chance], worthless
             )
         self.saturated_ = reason is not None
         if reason:
