@@ -239,7 +239,7 @@ class DensePart:
         """Mean and population covariance along directions."""
         mean, offset = self._mean(origin, unit)
         if directions is None and diagonal:
-            square = np.diagonal(self.moments.scatter) / self.moments.weight
+            square = np.diagonal(self.moments.lower) / self.moments.weight
             return mean, np.maximum(square - offset**2, 0.0) * (self.moments.unit / unit) ** 2
         covariance = self._covariance(offset, unit)
         if directions is None:

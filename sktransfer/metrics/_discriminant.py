@@ -81,13 +81,13 @@ class ClassScatter:
         shrunk = (1 - shrinkage) * self.within
         diagonal = np.einsum("ii->i", shrunk)
         diagonal += shrinkage * self.trace / n_features
-        for ridge in (0.0, self.noise, 100 * self.noise):
-            diagonal += ridge
+        ridge = self.noise
+        while True:
             try:
                 return linalg.cholesky(shrunk, lower=True, check_finite=False)
             except linalg.LinAlgError:
-                continue
-        raise AssertionError("a covariance with a ridge has a Cholesky factor")
+                diagonal += ridge
+                ridge *= 100
 
     def coefficients(self, factor):
         """Return coefficients (r, n_classes) and intercepts of the discriminant functions."""

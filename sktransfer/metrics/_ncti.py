@@ -142,7 +142,7 @@ class NCTI(RowMetric):
     def _fit_rows(self, X, target, sample_weight, moments):
         spectrum = moments().spectrum
         n_samples = len(X)
-        Z = spectrum.principal_components(X, self.n_components) / spectrum.unit
+        Z = spectrum.coordinates(X, spectrum.directions(self.n_components))
         variances = np.square(Z).mean(axis=0)
         # With the divisor n - 1, and in original units.
         leading = float(variances[:_TEMPERATURE_COMPONENTS].sum()) * n_samples / (n_samples - 1)

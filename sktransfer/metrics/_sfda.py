@@ -131,7 +131,7 @@ class SFDA(RowMetric):
     def _fit_rows(self, X, target, sample_weight, moments):
         spectrum = moments().spectrum
         directions = spectrum.directions(None)
-        Z = spectrum.principal_components(X, None) / spectrum.unit
+        Z = spectrum.coordinates(X, directions)
         # Along the features' own axes all coordinates are 1.
         ones = directions.sum(axis=0)
         mixed, factor, score, shrinkage = self._challenge(

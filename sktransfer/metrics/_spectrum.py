@@ -132,13 +132,29 @@ class CenteredSpectrum:
         components : ndarray of shape (n_rows, min(n_components, r)), dtype float64
             Coordinates in original units, with the signs of :meth:`directions`.
         """
-        directions = self.directions(n_components)
-        components = np.empty((len(X), directions.shape[1]))
+        return self.coordinates(X, self.directions(n_components)) * self.unit
+
+    def coordinates(self, X, directions):
+        """Project rows less the mean on directions, in units.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Rows in original units.
+        directions : ndarray of shape (n_features, k)
+            Directions.
+
+        Returns
+        -------
+        coordinates : ndarray of shape (n_rows, k), dtype float64
+            Coordinates in units, which stay finite for features at the end of the float range.
+        """
+        coordinates = np.empty((len(X), directions.shape[1]))
         step = max(1, _BLOCK_ELEMENTS // self.n_features)
         for start in range(0, len(X), step):
             rows = X[start : start + step].astype(np.float64) / self.unit
-            components[start : start + step] = (rows - self.mean) @ directions
-        return components * self.unit
+            coordinates[start : start + step] = (rows - self.mean) @ directions
+        return coordinates
 
     def to_feature_space(self, along, mean_factor):
         """Map coefficients along the directions to coefficients of the original features.

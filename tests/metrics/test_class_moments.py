@@ -209,7 +209,7 @@ def test_metrics_of_all_samples_do_not_see_the_difference():
         assert metric.fit_moments(gather(X, y)).score_ == metric.fit(X, y).score_
 
 
-# ------------------------------------------------------------------------------------------ refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 
 def test_what_is_refused():

@@ -222,7 +222,7 @@ def test_full_covariances_do_not_change_under_affine_maps_without_a_floor():
     assert metric.fit(changed, y).score_ == pytest.approx(metric.fit(X, y).score_, rel=1e-10)
 
 
-# ------------------------------------------------------------------------------- extremes and faults
+# ------------------------------------------------------------------------------ extremes and faults
 
 
 def test_many_features_neither_overflow_nor_underflow_unannounced():
@@ -279,8 +279,8 @@ def test_a_class_of_one_sample_is_finite_and_announced(metric):
         score = metric.fit(X, y).score_
     assert -12 < score <= 0
     assert not metric.saturated_
-    with pytest.warns(UninformativeScoreWarning, match="every class has a single sample|underflow"):
-        metric.fit(X[:5], np.arange(5))
+    with pytest.warns(UninformativeScoreWarning, match="every class has a single sample"):
+        metric.fit(0.03 * X[:5], np.arange(5))
     assert metric.saturated_
 
 

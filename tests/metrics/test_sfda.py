@@ -288,6 +288,18 @@ def test_degenerate_features(shrinkage):
     assert SFDA(shrinkage).fit(np.eye(3)[y], y).score_ == pytest.approx(1)
 
 
+def test_a_singular_covariance_without_shrinkage_is_one_with_very_little():
+    # Repeated samples: within the classes most directions have no variance at all.
+    rng = np.random.default_rng(0)
+    for seed in range(10):
+        X = np.repeat(rng.normal(size=(6, 30)), 10, axis=0)
+        y = np.repeat([0, 1, 0, 1, 0, 1], 10)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            metric = SFDA(0.0, random_state=seed).fit(X, y)
+        assert metric.score_ == pytest.approx(1)
+
+
 def test_the_maximum_without_permutations_is_announced():
     X, y = make_data(20, 60)
     with pytest.warns(UninformativeScoreWarning, match="at its maximum"):
