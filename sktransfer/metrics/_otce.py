@@ -122,7 +122,7 @@ class OTCE(TransferabilityMetric):
     >>> round(metric.score_, 3), round(metric.label_entropy_, 3)
     (-0.693, 1.386)
     >>> round(metric.components_["wasserstein"], 2)
-    -1.0
+    -2.07
     """
 
     needs = "features"
