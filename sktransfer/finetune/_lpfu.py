@@ -8,7 +8,7 @@ import numpy as np
 from sktransfer.exceptions import UninformativeScoreWarning
 from sktransfer.finetune._fu import GradientRatio
 from sktransfer.finetune._network import undisturbed
-from sktransfer.metrics._lp import LP
+from sktransfer.metrics import LP
 from sktransfer.utils._sklearn import Interval, StrOptions
 
 __all__ = ["LPFU"]

@@ -139,16 +139,15 @@ class ETran(RowMetric):
         self.n_tail_ = int(tail * n_samples + 1e-9)
         energy = _energy(X, self.n_tail_) if self.n_tail_ else float("nan")
 
-        Z = spectrum.principal_components(X, None) / spectrum.unit
+        directions = spectrum.directions(None)
+        Z = spectrum.coordinates(X, directions)
+        ones = directions.sum(axis=0)
         self.shrinkage_ = float("nan")
         if self.formula == "intended":
-            directions = spectrum.directions(None).sum(axis=0)
-            lda, self.shrinkage_ = _discriminant(
-                Z, target.codes, directions, spectrum.unit, n_features
-            )
+            lda, self.shrinkage_ = _discriminant(Z, target.codes, ones, spectrum.unit, n_features)
 
             def score_of(codes):
-                return _discriminant(Z, codes, directions, spectrum.unit, n_features)[0]
+                return _discriminant(Z, codes, ones, spectrum.unit, n_features)[0]
         else:
 
             def score_of(codes):
@@ -225,7 +224,9 @@ def _energy(X, n_tail):
     """Mean of the lowest energies of the rows."""
     energies = np.empty(len(X))
     for rows in row_blocks(*X.shape):
-        energies[rows] = logsumexp(X[rows].astype(np.float64), axis=1)
+        # Differences of numbers at the ends of the float range overflow to what they mean.
+        with np.errstate(over="ignore"):
+            energies[rows] = logsumexp(X[rows].astype(np.float64), axis=1)
     return float((np.sort(energies)[:n_tail] / n_tail).sum())
 
 

@@ -22,6 +22,9 @@ class MetricInputs:
         Source-class probabilities, for candidates with a source head.
     sample_weight : array-like of shape (n_samples,), default=None
         Relative weights.
+    source_centroids : array-like of shape (n_source_classes, n_features), default=None
+        Mean features of the source classes, for metrics that compare with the source and were not
+        given one themselves.
     inputs : array or sequence of shape (n_samples, ...), default=None
         Raw inputs of the candidate, for metrics that look into its network.
     backbone : fitted transformer, default=None
@@ -44,6 +47,7 @@ class MetricInputs:
         probabilities=None,
         sample_weight=None,
         *,
+        source_centroids=None,
         inputs=None,
         backbone=None,
     ):
@@ -51,6 +55,7 @@ class MetricInputs:
         self.features = features
         self.probabilities = probabilities
         self.sample_weight = sample_weight
+        self.source_centroids = source_centroids
         self.inputs = inputs
         self.backbone = backbone
         self._moments = {}
@@ -77,6 +82,7 @@ class MetricInputs:
         if metric.needs == "features":
             if self.features is None:
                 raise ValueError(f"{type(metric).__name__} needs features, and none were given.")
+            self._give_source(metric)
             if getattr(metric, "lives_on_moments", False):
                 return metric.fit_moments(self._shared_moments(metric))
             if isinstance(metric, RowMetric):
@@ -95,6 +101,14 @@ class MetricInputs:
                 f"{'no inputs were' if self.inputs is None else 'no backbone was'} given."
             )
         return self._fit_plain(metric.set_params(backbone=self.backbone), self.inputs)
+
+    def _give_source(self, metric):
+        """Tell a metric that compares with the source about it, if nobody did."""
+        parameters = metric.get_params(deep=False)
+        source = [value for name, value in parameters.items() if name.startswith("source_")]
+        untold = "source_centroids" in parameters and all(value is None for value in source)
+        if untold and self.source_centroids is not None:
+            metric.set_params(source_centroids=self.source_centroids)
 
     def _fit_plain(self, metric, X):
         if self.sample_weight is None:

@@ -257,8 +257,7 @@ class _Probe:
         self.eigenvalues = spectrum.eigenvalues
         self.rank = spectrum.rank
         n_samples = len(X)
-        self.left = spectrum.principal_components(X, None)
-        self.left /= self.unit
+        self.left = spectrum.coordinates(X, spectrum.directions(None))
         self.left /= np.sqrt(self.eigenvalues)
         self.left_square = np.square(self.left)
         # The others' mean differs from a sample by n / (n - 1) times the sample's own deviation.

@@ -132,7 +132,8 @@ class _Problem:
         residual[self.own] = -others / total
         gradient = np.vstack([self.Z.T @ residual, residual.sum(axis=0)]) / self.n_samples
         gradient[:-1] += self.penalty * parameters[:-1]
-        square = 0.5 * self.penalty * float(np.square(parameters[:-1]).sum())
+        # Scaled first: without much of a penalty coefficients of separable classes are large.
+        square = 0.5 * float(np.square(np.sqrt(self.penalty) * parameters[:-1]).sum())
         return _State(parameters, loss + square, loss, probabilities, complement, gradient)
 
     def descend(self, state, direction, promised):

@@ -7,14 +7,14 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_consistent_length
 
 from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import TransferabilityMetric
 from ._canonical import row_ranks
 from ._leep import _drawn_seed, entropy
-from ._pas import source_target
+from ._pas import check_source, source_target
 from ._permutations import chance_scores, reason_to_doubt
 from ._spectrum import power_of_two
 
@@ -164,9 +164,7 @@ class OTCE(TransferabilityMetric):
             )
         if self.source_features is None:
             return None
-        features = check_array(
-            self.source_features, dtype=[np.float64, np.float32], input_name="source_features"
-        )
+        features = check_source(self.source_features, "source_features")
         target = source_target(self.source_labels, "OTCE")
         check_consistent_length(features, target.codes)
         if features.shape[1] != n_features:

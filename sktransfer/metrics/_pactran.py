@@ -235,7 +235,7 @@ class PACTran(RowMetric):
         n_samples, n_features = X.shape
         n_classes = len(self.classes_)
         scale = float(self.penalty_scale) * n_samples
-        Z = spectrum.principal_components(X, None) / spectrum.unit
+        Z = spectrum.coordinates(X, spectrum.directions(None))
         with np.errstate(over="ignore", under="ignore"):
             penalty = np.clip(1 / scale / spectrum.unit / spectrum.unit, 1e-250, 1e250)
         optimum = minimize_logistic(Z, codes, float(penalty), self.max_iter)

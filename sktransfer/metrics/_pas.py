@@ -212,16 +212,10 @@ class PAS(TransferabilityMetric):
                 "Give either source_features with source_labels or source_centroids; got both."
             )
         if self.source_centroids is not None:
-            centroids = check_array(
-                self.source_centroids, dtype=np.float64, input_name="source_centroids"
-            )
+            centroids = check_source(self.source_centroids, "source_centroids")
             labels = np.arange(len(centroids))
         else:
-            features = check_array(
-                self.source_features,
-                dtype=[np.float64, np.float32],
-                input_name="source_features",
-            )
+            features = check_source(self.source_features, "source_features")
             target = source_target(self.source_labels, "PAS")
             check_consistent_length(features, target.codes)
             centroids, labels = _centroids(features, target.codes), target.classes
@@ -257,6 +251,26 @@ class PAS(TransferabilityMetric):
                 UninformativeScoreWarning,
                 stacklevel=stacklevel,
             )
+
+
+def check_source(rows, name):
+    """Validate features or centroids of source data.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n_rows, n_features)
+        Features in the space of the target's.
+    name : str
+        Name of the parameter, for messages.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_rows, n_features), dtype float32 or float64
+        The finite rows.
+    """
+    # Sums at the ends of the float range, which the check for infinities takes, may overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return check_array(rows, dtype=[np.float64, np.float32], input_name=name)
 
 
 def source_target(labels, name):

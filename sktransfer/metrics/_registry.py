@@ -3,11 +3,45 @@
 from importlib import import_module
 
 from ._base import TransferabilityMetric
+from ._etran import ETran
+from ._gbc import GBC
 from ._hscore import HScore
+from ._knn import KNN
 from ._leep import LEEP, NCE
+from ._linear_probe import LinearProbe
 from ._logme import LogME
+from ._lp import LP
+from ._ncti import NCTI
+from ._nleep import NLEEP
+from ._otce import OTCE
+from ._pactran import PACTran
+from ._parc import PARC
+from ._pas import PAS
+from ._sfda import SFDA
+from ._transrate import TransRate
 
-_METRICS = {"hscore": HScore, "leep": LEEP, "logme": LogME, "nce": NCE}
+_METRICS = {
+    metric.__name__.lower(): metric
+    for metric in (
+        ETran,
+        GBC,
+        HScore,
+        KNN,
+        LEEP,
+        LP,
+        LinearProbe,
+        LogME,
+        NCE,
+        NCTI,
+        NLEEP,
+        OTCE,
+        PACTran,
+        PARC,
+        PAS,
+        SFDA,
+        TransRate,
+    )
+}
 
 # Metrics that look into the network live where torch is at home, and are imported when asked for.
 _METRICS_ELSEWHERE = {"fu": ("sktransfer.finetune", "FU"), "lpfu": ("sktransfer.finetune", "LPFU")}
@@ -25,7 +59,7 @@ def metric_names():
     --------
     >>> from sktransfer.metrics import metric_names
     >>> metric_names()
-    ['fu', 'hscore', 'leep', 'logme', 'lpfu', 'nce']
+    ['etran', 'fu', 'gbc', 'hscore', 'knn', 'leep', 'linearprobe', 'logme', 'lp', 'lpfu', ...]
     """
     return sorted([*_METRICS, *_METRICS_ELSEWHERE])
 

@@ -51,7 +51,9 @@ class _TransferabilityScorer:
             inputs = MetricInputs(y, probabilities=np.asarray(backbone.predict_proba(X)))
         else:
             self._require(backbone, estimator, "transform", "features")
-            inputs = MetricInputs(y, features=check_features(backbone.transform(X), len(y)))
+            features = check_features(backbone.transform(X), len(y))
+            source = getattr(backbone, "source_centroids", None)
+            inputs = MetricInputs(y, features=features, source_centroids=source)
         return float(inputs.fit(self.metric).score_)
 
     def _require(self, backbone, estimator, method, what):

@@ -58,6 +58,8 @@ class ScoringTask:
         The data that the candidate was given, for metrics that look into its network.
     backbone : fitted transformer or None
         The candidate, for the same metrics.
+    source_centroids : ndarray of shape (n_source_classes, n_features) or None
+        Mean features of the candidate's source classes, if it tells.
     caller : tuple
         Process and thread that made the task.
     """
@@ -73,6 +75,7 @@ class ScoringTask:
     keep: frozenset = frozenset()
     inputs: object = None
     backbone: object = None
+    source_centroids: np.ndarray | None = None
     caller: tuple = field(default_factory=lambda: (os.getpid(), threading.get_ident()))
 
 
@@ -138,6 +141,7 @@ def score_task(task):
                         features=features,
                         probabilities=probabilities,
                         sample_weight=select(sample_weight),
+                        source_centroids=task.source_centroids,
                         inputs=raw,
                         backbone=task.backbone,
                     )
@@ -208,5 +212,6 @@ def score_features(extraction, y, metrics, sample_weights=None, *, inputs=None, 
         keep=frozenset(metrics),
         inputs=inputs,
         backbone=backbone,
+        source_centroids=getattr(backbone, "source_centroids", None),
     )
     return score_task(task).cells

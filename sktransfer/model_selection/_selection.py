@@ -233,6 +233,7 @@ class Selection:
                     sample_weights=sample_weights,
                     rows=rows,
                     keep=keep,
+                    source_centroids=getattr(fitted, "source_centroids", None),
                 )
                 if inside:
                     self._look_inside(replace(task, metrics=inside, inputs=X, backbone=fitted))

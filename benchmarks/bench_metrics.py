@@ -1,0 +1,159 @@
+"""Speed and memory of the metrics that live on moments, as ratios within one run.
+
+    python benchmarks/bench_metrics.py [--quick]
+
+The limit is what no implementation of these metrics that decomposes the features can undercut: the
+Gram matrix in float64 and one symmetric eigendecomposition (of the n x n Gram matrix when there are
+fewer samples than features). ``transformer-ranker``, a peer that pip can install, is timed in the
+same run where it is importable. Memory is the peak of what Python allocators see beyond the input
+(numpy and scipy report to tracemalloc; LAPACK's own workspace is part of it, as numpy allocates it).
+"""
+
+import argparse
+import os
+import tempfile
+import time
+import tracemalloc
+import warnings
+from statistics import median
+
+import numpy as np
+from scipy import linalg
+
+from sktransfer.exceptions import TransferabilityWarning
+from sktransfer.metrics import FeatureMoments, LogME, MetricInputs, metric_names, get_metric
+
+
+def features(n, D, n_classes, seed=0):
+    """Rectified features with a latent dimension of 64, in float32, and labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, size=n)
+    latent = rng.normal(size=(n, 64)) + 0.5 * rng.normal(size=(n_classes, 64))[y]
+    noise = rng.normal(size=(n, D), scale=0.5).astype(np.float32)
+    return np.maximum(
+        latent.astype(np.float32) @ rng.normal(size=(64, D)).astype("f4") + noise, 0
+    ), y
+
+
+def seconds(work, repeats):
+    """Median wall-clock time of a call."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def peak_bytes(work):
+    """Peak of traced memory during a call, beyond what was there."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def limit(X):
+    """Gram matrix and symmetric eigendecomposition, nothing else."""
+    A = X.astype(np.float64)
+    A -= A.mean(axis=0)
+    gram = A.T @ A if len(A) > A.shape[1] else A @ A.T
+    linalg.eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
+
+
+def moment_metrics():
+    """Instances of all metrics that live on moments."""
+    metrics = [get_metric(name) for name in metric_names()]
+    return [metric for metric in metrics if getattr(metric, "lives_on_moments", False)]
+
+
+def score_all(X, y):
+    inputs = MetricInputs(y, X)
+    for metric in moment_metrics():
+        inputs.fit(metric)
+
+
+def peer(X, y):
+    """LogME of transformer-ranker, if it is installed."""
+    try:
+        import torch
+        from transformer_ranker.estimators import LogME as Peer
+    except ImportError:
+        return None
+    embeddings, labels = torch.from_numpy(X), torch.from_numpy(y)
+    return lambda: Peer().fit(embeddings, labels)
+
+
+def bench_fit(n, D, n_classes, repeats):
+    X, y = features(n, D, n_classes)
+    small = min(n, D)
+    LogME().fit(X[: small // 4, :64], y[: small // 4])
+    base = seconds(lambda: limit(X), repeats)
+    logme = seconds(lambda: LogME().fit(X, y), repeats)
+    together = seconds(lambda: score_all(X, y), repeats)
+    memory = peak_bytes(lambda: LogME().fit(X, y)) / (8 * small**2)
+    print(f"\nn = {n:,}, D = {D:,}, K = {n_classes}   (limit: {base:.2f} s)")
+    print(f"  LogME / limit                      {logme / base:6.2f}   goal 1.5")
+    names = "+".join(type(metric).__name__ for metric in moment_metrics())
+    print(f"  all moment metrics / LogME         {together / logme:6.2f}   goal 2.5   ({names})")
+    print(f"  LogME memory / (min(n, D)² float64) {memory:5.2f}   goal 3")
+    other = peer(X, y)
+    if other is None:
+        print("  transformer-ranker is not installed")
+    else:
+        print(f"  transformer-ranker's LogME / LogME {seconds(other, repeats) / logme:6.2f}")
+
+
+def bench_stream(n, D, n_classes, chunk):
+    """Moments of a memory-mapped file in chunks, against the bare chunked Gram matrix."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "features.npy")
+        X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, D))
+        rng = np.random.default_rng(0)
+        for start in range(0, n, chunk):
+            X[start : start + chunk] = rng.standard_normal((chunk, D), dtype=np.float32)
+        X.flush()
+        y = rng.integers(0, n_classes, size=n)
+        X = np.load(path, mmap_mode="r")
+
+        def bare():
+            gram = np.zeros((D, D))
+            for start in range(0, n, chunk):
+                block = X[start : start + chunk].astype(np.float64)
+                gram += block.T @ block
+
+        def stream():
+            metric = LogME()
+            for start in range(0, n, chunk):
+                metric.partial_fit(X[start : start + chunk], y[start : start + chunk])
+            return metric.score_
+
+        bare()  # the file is in the page cache for both
+        base, ours = seconds(bare, 1), seconds(stream, 1)
+        memory = peak_bytes(stream)
+    print(f"\nstream of {n:,} x {D} float32 in chunks of {chunk:,}")
+    print(f"  bare chunked Gram / partial_fit    {base / ours:6.2f}   goal 0.70")
+    print(f"  peak memory                        {memory / 2**30:6.2f} GiB   goal 1")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try the script")
+    quick = parser.parse_args().quick
+    warnings.simplefilter("ignore", TransferabilityWarning)
+    print(f"numpy {np.__version__}, {os.cpu_count()} cores")
+    if quick:
+        bench_fit(1000, 256, 10, 3)
+        bench_fit(100, 256, 10, 3)
+        bench_stream(50_000, 128, 10, 10_000)
+    else:
+        bench_fit(10_000, 2048, 10, 3)
+        bench_fit(500, 2048, 10, 5)
+        bench_stream(1_000_000, 512, 10, 20_000)
+
+
+if __name__ == "__main__":
+    FeatureMoments.from_arrays(np.eye(3), [0, 1, 1])  # import costs are not part of a timing
+    main()
