@@ -3,10 +3,10 @@
     python benchmarks/bench_metrics.py [--quick]
 
 The limit is what no implementation of these metrics that decomposes the features can undercut: the
-Gram matrix in float64 and one symmetric eigendecomposition (of the n x n Gram matrix when there are
-fewer samples than features). ``transformer-ranker``, a peer that pip can install, is timed in the
-same run where it is importable. Memory is the peak of what Python allocators see beyond the input
-(numpy and scipy report to tracemalloc; LAPACK's own workspace is part of it, as numpy allocates it).
+Gram matrix in float64 and one symmetric eigendecomposition (of the n x n Gram matrix when there
+are fewer samples than features). ``transformer-ranker``, a peer that pip can install, is timed in
+the same run where it is importable. Memory is the peak that tracemalloc sees beyond the input;
+numpy and scipy allocate through it, the workspace of LAPACK included.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import numpy as np
 from scipy import linalg
 
 from sktransfer.exceptions import TransferabilityWarning
-from sktransfer.metrics import FeatureMoments, LogME, MetricInputs, metric_names, get_metric
+from sktransfer.metrics import FeatureMoments, LogME, MetricInputs, get_metric, metric_names
 
 
 def features(n, D, n_classes, seed=0):
@@ -64,9 +64,9 @@ def limit(X):
 
 
 def moment_metrics():
-    """Instances of all metrics that live on moments."""
+    """Instances of all metrics that are functions of moments, and so can learn in batches."""
     metrics = [get_metric(name) for name in metric_names()]
-    return [metric for metric in metrics if getattr(metric, "lives_on_moments", False)]
+    return [metric for metric in metrics if hasattr(metric, "partial_fit")]
 
 
 def score_all(X, y):

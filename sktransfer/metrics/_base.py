@@ -128,6 +128,12 @@ class TransferabilityMetric(BaseEstimator):
         self._fit(X, target, sample_weight)
         return self
 
+    def _gather_moments(self, X, y, sample_weight):
+        """Validate as in ``fit`` and return the moments, for this metric and others."""
+        X, target, sample_weight = self._validate(X, y, sample_weight)
+        self._require_enough(target)
+        return FeatureMoments.from_arrays(X, target, sample_weight)
+
     def _require_enough(self, data):
         """Refuse one sample or one class; ``data`` is a target or moments of one."""
         name = type(self).__name__
@@ -272,12 +278,6 @@ class MomentMetric(WeightedMetric):
         self._adopt(FeatureMoments.from_arrays(X, target, sample_weight, copy=False))
         self._score_moments()
         self.moments_.detach()
-
-    def _gather_moments(self, X, y, sample_weight):
-        """Validate as in ``fit`` and return the moments, for this metric and others."""
-        X, target, sample_weight = self._validate(X, y, sample_weight)
-        self._require_enough(target)
-        return FeatureMoments.from_arrays(X, target, sample_weight)
 
     def _adopt(self, moments):
         for result in self._results:

@@ -131,15 +131,73 @@ class ProfiledEvidence:
 
     def _evaluate(self, u, output):
         solved = self.solve(u, output)
-        n = self.n
+        return self._profile(u, output, solved)
+
+    def _profile(self, u, output, solved):
+        """Evidence with the best noise variance, its slope, and what bounds its curvature."""
+        n, energy = self.n, solved["energy"]
         tau = np.exp(u)
-        energy, floored = solved["energy"], solved["floored"]
         noise = np.maximum(energy, self.floor[output]) / n
         value = 0.5 * (-np.log(noise) - energy / (n * noise) - _LOG_2PI - solved["log_det"] / n)
         g = np.clip(tau * solved["norm"] / np.maximum(energy, np.finfo(float).tiny), 0.0, 1.0)
         pull = tau * solved["norm"] / (n * noise)
         slope = 0.5 * (solved["gamma"] / n - pull)
-        return value, slope, solved["gamma"], g, floored
+        return value, slope, solved["gamma"], g, solved["floored"]
+
+    def on_grid(self, grid, outputs):
+        """Evaluate every output at every point of a grid, by matrix products.
+
+        Parameters
+        ----------
+        grid : ndarray of shape (n_points,)
+            Points u.
+        outputs : ndarray of shape (n_outputs,)
+            The outputs.
+
+        Returns
+        -------
+        parts : tuple of ndarray of shape (n_outputs, n_points)
+            As for a call.
+        """
+        blocks = []
+        step = max(1, _CHUNK_ELEMENTS // max(1, len(self.eigenvalues)))
+        for start in range(0, len(grid), step):
+            u = grid[start : start + step]
+            solved = self._solve_grid(u, outputs)
+            blocks.append(self._profile(u[:, None], outputs[None, :], solved))
+        return tuple(np.concatenate(parts).T for parts in zip(*blocks, strict=True))
+
+    def _common(self, tau):
+        """Compute what does not depend on the output, for a column of tau."""
+        n, z, outside = self.n, self.z, self.outside
+        shrink = 1.0 / (self.eigenvalues + tau)
+        update = n * (shrink @ z**2 + outside / tau[:, 0])
+        update_slope = n * ((tau * shrink**2) @ z**2 + outside / tau[:, 0])
+        log_det = np.log1p(self.eigenvalues / tau).sum(axis=1) + np.log1p(update)
+        gamma = shrink @ self.eigenvalues + update_slope / (1 + update)
+        return shrink, update, log_det, gamma
+
+    def _solve_grid(self, u, outputs):
+        n, z, tau = self.n, self.z, np.exp(u)[:, None]
+        shrink, update, log_det, gamma = self._common(tau)
+        x = self.loadings[:, outputs]
+        weighted = self.sigma[:, None] * x
+        error = self.target_mean[outputs] - shrink @ (weighted * z[:, None])
+        factor = n * error / (1 + update)[:, None]
+        energy = (tau * shrink) @ x**2 + self.residual[outputs] + factor * error
+        squares = shrink**2
+        norm = (
+            squares @ weighted**2
+            + 2 * factor * (squares @ (weighted * z[:, None]))
+            + factor**2 * ((squares @ z**2) + self.outside / tau[:, 0] ** 2)[:, None]
+        )
+        return {
+            "energy": energy,
+            "floored": energy <= self.floor[outputs],
+            "log_det": log_det[:, None],
+            "gamma": np.broadcast_to(gamma[:, None], energy.shape),
+            "norm": np.maximum(norm, 0.0),
+        }
 
     def solve(self, u, output):
         """Ridge solution and determinant at each point, from the centred directions.
@@ -151,11 +209,7 @@ class ProfiledEvidence:
         n, z, outside = self.n, self.z, self.outside
         tau = np.exp(u)[:, None]
         x = self.loadings.T[output]
-        shrink = 1.0 / (self.eigenvalues + tau)
-        update = n * (shrink @ z**2 + outside / tau[:, 0])
-        update_slope = n * ((tau * shrink**2) @ z**2 + outside / tau[:, 0])
-        log_det = np.log1p(self.eigenvalues / tau).sum(axis=1) + np.log1p(update)
-        gamma = (self.eigenvalues * shrink).sum(axis=1) + update_slope / (1 + update)
+        shrink, update, log_det, gamma = self._common(tau)
         centred = self.sigma * x * shrink
         error = self.target_mean[output] - centred @ z
         energy = (
@@ -236,12 +290,10 @@ def _search(evidence, outputs, best, best_u, tol):
     """Branch and bound; updates ``best`` and ``best_u`` and returns the number of rounds."""
     low, high = evidence.range()
     grid = np.linspace(low, high, int(np.ceil((high - low) / _FIRST_STEP)) + 1)
-    shape = (len(outputs), len(grid))
     output = np.repeat(outputs, len(grid))
     names = ("value", "slope", "gamma", "g", "floored")
-    values = evidence(np.tile(grid, len(outputs)), output)
-    ends = {name: part.reshape(shape) for name, part in zip(names, values, strict=True)}
-    ends["u"] = np.broadcast_to(grid, shape)
+    ends = dict(zip(names, evidence.on_grid(grid, outputs), strict=True))
+    ends["u"] = np.broadcast_to(grid, (len(outputs), len(grid)))
     _improve(best, best_u, output, ends["u"].ravel(), ends["value"].ravel())
     output = np.repeat(outputs, len(grid) - 1)
     left = {name: part[:, :-1].ravel() for name, part in ends.items()}
@@ -287,7 +339,8 @@ def _polish(evidence, best, best_u):
         if bracketed.all():
             break
     left, right = centre - step, centre + step
-    for _ in range(60):
+    # Precisions to about ten digits; the evidence is flat there and exact.
+    for _ in range(int(np.ceil(np.log2(step / 1e-11)))):
         middle = 0.5 * (left + right)
         rising = evidence(middle, output)[1] > 0
         left, right = np.where(rising, middle, left), np.where(rising, right, middle)

@@ -64,6 +64,12 @@ class LogME(MomentMetric):
         `beta_` is 1 / (`noise_floor` x mean square).
     coef_ : ndarray of shape (n_outputs, n_features)
         Posterior mean of the weights, computed when first read.
+    complexity_ : float
+        Static complexity of the target given the features, in nats: minus the log evidence summed
+        over samples and outputs, that is -n_samples x the sum of `scores_`. What it costs to
+        describe the target with a linear head on frozen features, the head included; lower for
+        features that suit the target, and it grows with the number of samples [2]_. It can be
+        negative, because evidences of continuous outputs are densities.
     n_iter_ : int
         Rounds of halving that certified the maximum.
     classes_ : ndarray of shape (n_classes,)
@@ -98,6 +104,8 @@ class LogME(MomentMetric):
     ----------
     .. [1] K. You, Y. Liu, J. Wang, M. Long, "LogME: Practical Assessment of Pre-trained Models for
        Transfer Learning", ICML 2021.
+    .. [2] A. Achille, G. Mbeng, S. Soatto, "Dynamics and Reachability of Learning Tasks",
+       arXiv:1810.02440, 2018.
 
     Examples
     --------
@@ -122,6 +130,7 @@ class LogME(MomentMetric):
         "gamma_",
         "noise_floor_active_",
         "n_iter_",
+        "complexity_",
         "classes_",
         "coef_",
     )
@@ -150,6 +159,8 @@ class LogME(MomentMetric):
             self.classes_ = moments.classes
         self._warn(maximum)
         defined = np.isfinite(maximum.evidence)
+        n_samples = moments.spectrum.n_samples
+        self.complexity_ = float(-n_samples * maximum.evidence[defined].sum())
         self.score_ = float(maximum.evidence[defined].mean()) if defined.any() else np.nan
         # coef_ needs the directions, which are not kept: it is computed anew when it is read.
         self.__dict__.pop("coef_", None)

@@ -229,7 +229,7 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
         cross /= column_scale
         mean = mean / column_scale
     eigenvalues, vectors = linalg.eigh(
-        scatter, lower=True, overwrite_a=True, check_finite=False, driver="evd"
+        scatter, lower=True, overwrite_a=True, check_finite=False, driver="evr"
     )
     eigenvalues = factor * np.maximum(eigenvalues[::-1], 0.0)
     trace = float(eigenvalues.sum())
@@ -280,9 +280,7 @@ class _CentredRows:
         self.root = np.sqrt(n_samples * self.share)[:, None]
         self.column_scale = column_scale
         # A first unit brings numbers at the ends of the float range to where they can be summed.
-        first_unit = power_of_two(
-            max(float(np.abs(X[:, c]).max(initial=0.0)) for c in self.column_blocks())
-        )
+        first_unit = power_of_two(max(float(X.max(initial=0.0)), -float(X.min(initial=0.0))))
         self.unit = first_unit
         self.mean = np.zeros(X.shape[1])
         # What rounding leaves of a large mean; the mean alone could not hold it.
@@ -364,7 +362,7 @@ def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
     norms = np.diagonal(gram) / root[:, 0] ** 2
     fourth = float(root[:, 0] ** 2 @ norms**2)
     eigenvalues, vectors = linalg.eigh(
-        gram, lower=True, overwrite_a=True, check_finite=False, driver="evd"
+        gram, lower=True, overwrite_a=True, check_finite=False, driver="evr"
     )
     eigenvalues = np.maximum(eigenvalues[::-1], 0.0)
     trace = float(eigenvalues.sum())

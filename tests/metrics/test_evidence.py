@@ -300,3 +300,16 @@ def test_posterior_mean(n, D):
     inverse = np.linalg.inv(kernel + metric.alpha_[0] / metric.beta_[0] * np.eye(n))
     np.testing.assert_allclose(metric.coef_[0], F.T @ inverse @ t, atol=1e-8)
     assert metric.gamma_[0] == pytest.approx(np.trace(kernel @ inverse), abs=1e-8)
+
+
+def test_complexity_is_the_description_length_of_the_target():
+    rng = np.random.default_rng(9)
+    F, y = rng.normal(size=(40, 6)), rng.integers(0, 3, size=40)
+    metric = LogME().fit(F, y)
+    densities = [
+        40 * log_density(F, (y == k).astype(float), alpha, beta)
+        for k, (alpha, beta) in enumerate(zip(metric.alpha_, metric.beta_, strict=True))
+    ]
+    assert metric.complexity_ == pytest.approx(-sum(densities), rel=1e-9)
+    # Features that know the target make it simpler.
+    assert LogME().fit(F + 3 * np.eye(6)[y], y).complexity_ < metric.complexity_

@@ -13,6 +13,7 @@ import sktransfer.metrics
 from sktransfer.metrics import (
     LEEP,
     NCE,
+    PAS,
     FeatureMoments,
     HScore,
     LogME,
@@ -316,3 +317,26 @@ def test_moments_can_be_made_once_and_kept():
     moments = FeatureMoments.from_arrays(features, y)
     for metric in (LogME(), HScore(), HScore("ledoit_wolf")):
         assert metric.fit_moments(moments).score_ == close(metric.fit(features, y).score_)
+
+
+def test_the_order_of_metrics_does_not_matter_to_what_they_share():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    F = rng.normal(size=(60, 8)) + y[:, None]
+    names = ["sfda", "logme", "linearprobe", "hscore", "gbc", "transrate", "parc", "ncti"]
+    forward, backward = score_metrics(F, y, names), score_metrics(F, y, names[::-1])
+    assert forward == backward
+    for name in names:
+        assert forward[name] == pytest.approx(get_metric(name).fit(F, y).score_, abs=1e-12)
+
+
+def test_source_centroids_reach_the_metric_that_compares_with_them():
+    rng = np.random.default_rng(1)
+    y = np.arange(40) % 2
+    F, centroids = rng.normal(size=(40, 5)), rng.normal(size=(3, 5))
+    given = MetricInputs(y, F, source_centroids=centroids).fit("pas")
+    assert given.score_ == PAS(source_centroids=centroids).fit(F, y).score_
+    own = rng.normal(size=(4, 5))
+    kept = MetricInputs(y, F, source_centroids=centroids).fit(PAS(source_centroids=own))
+    assert kept.score_ == PAS(source_centroids=own).fit(F, y).score_
+    assert MetricInputs(y, F).fit("pas").score_ == PAS().fit(F, y).score_
