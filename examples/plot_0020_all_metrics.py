@@ -10,8 +10,8 @@ There are some twenty metrics in this package. Do they say the same? Twelve netw
 # One forward pass per network, sixteen metrics
 # ---------------------------------------------
 #
-# The metrics are named in groups: those of the features, those of the outputs that the network
-# gives in its own source classes, and one that compares with the source. ``LP``, ``FU`` and
+# The metrics come in groups: those of the features, those of the outputs that the network gives in
+# its own source classes, and one that compares features with the means of the source classes. ``LP``, ``FU`` and
 # ``LPFU`` take longer and are left out. What is random has a seed.
 
 import warnings
@@ -26,7 +26,9 @@ from sktransfer.metrics import NLEEP, get_metric
 from sktransfer.model_selection import TransferabilitySelector
 
 groups = {
-    "features": "LogME HScore GBC TransRate SFDA NCTI ETran PACTran PARC NLEEP OTCE KNN LinearProbe",
+    "features": (
+        "LogME HScore GBC TransRate SFDA NCTI ETran PACTran PARC NLEEP OTCE KNN LinearProbe"
+    ),
     "source outputs": "LEEP NCE",
     "source means": "PAS",
 }
@@ -34,10 +36,8 @@ names = " ".join(groups.values()).split()
 metrics = {name: get_metric(name) for name in names}
 metrics["NLEEP"] = NLEEP(random_state=0)
 
-chosen = (
-    "mnist mnist_small printed_digits letters letters_double strokes textures shapes fashion "
-    "fashion_random cells untrained"
-).split()
+chosen = ["mnist", "mnist_small", "printed_digits", "letters", "letters_double", "strokes"]
+chosen += ["textures", "shapes", "fashion", "fashion_random", "cells", "untrained"]
 zoo = dict(load_tiny_zoo())
 digits = load_digits_target()
 images, labels = digits.images_train[:300], digits.y_train[:300]
@@ -92,8 +92,8 @@ rank_map(ranks)
 # * *ETran* has a part that reads no labels: how large the features are.
 # * *PAS* reads no target labels at all, only whether the images fall clearly to *one* source class
 #   each. ``cells`` comes first, whatever its features are worth here.
-# * *LEEP* and *NCE* see nothing but the source classes. ``textures`` falls behind with features that
-#   the others put in the middle.
+# * *LEEP* and *NCE* see nothing but the source classes. ``textures`` falls behind with features
+#   that the others put in the middle.
 # * *OTCE* was told of no source here, and compares the target with itself.
 #
 # How much does each column have in common with the mean rank of all?
