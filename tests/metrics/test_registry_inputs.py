@@ -333,7 +333,7 @@ def test_the_order_of_metrics_does_not_matter_to_what_they_share():
 def test_source_centroids_reach_the_metric_that_compares_with_them():
     rng = np.random.default_rng(1)
     y = np.arange(40) % 2
-    F, centroids = rng.normal(size=(40, 5)), rng.normal(size=(3, 5))
+    F, centroids = rng.normal(size=(40, 5)) + 4 * np.eye(5)[y], rng.normal(size=(3, 5))
     given = MetricInputs(y, F, source_centroids=centroids).fit("pas")
     assert given.score_ == PAS(source_centroids=centroids).fit(F, y).score_
     own = rng.normal(size=(4, 5))
