@@ -179,8 +179,8 @@ class NLEEP(RowMetric):
         k = self._count(spectrum)
         if k == 0:
             return np.zeros((len(X), 0))
-        rows = spectrum.principal_components(X, k)
-        rows /= spectrum.unit
+        # In units, which stay finite for features at the ends of the float range.
+        rows = spectrum.coordinates(X, spectrum.directions(k))
         rows /= np.sqrt(spectrum.eigenvalues[:k].sum() / (len(X) * k))
         return rows
 

@@ -159,9 +159,9 @@ class PARC(RowMetric):
         if self.n_components is None:
             return _standardise_columns(X)
         spectrum = reproducible_spectrum(X, target, moments, lambda spectrum: self.n_components)
-        components = spectrum.principal_components(X, self.n_components)
+        # In units, which stay finite for features at the ends of the float range.
+        components = spectrum.coordinates(X, spectrum.directions(self.n_components))
         deviation = np.sqrt(spectrum.eigenvalues[: components.shape[1]] / len(X))
-        components /= spectrum.unit
         components /= deviation
         return components
 
