@@ -11,8 +11,8 @@ There are some twenty metrics in this package. Do they say the same? Twelve netw
 # ---------------------------------------------
 #
 # The metrics come in groups: those of the features, those of the outputs that the network gives in
-# its own source classes, and one that compares features with the means of the source classes. ``LP``, ``FU`` and
-# ``LPFU`` take longer and are left out. What is random has a seed.
+# its own source classes, and one that compares features with the means of the source classes.
+# ``LP``, ``FU`` and ``LPFU`` take longer and are left out. What is random has a seed.
 
 import warnings
 

@@ -133,6 +133,8 @@ class FU(GradientRatio):
     positive of its class and a negative of another where that is positive, with d the Euclidean
     distance of features scaled to length one.
 
+    Read more in the :ref:`User Guide <fu>`.
+
     Parameters
     ----------
     backbone : torch backbone, default=None

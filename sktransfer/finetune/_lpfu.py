@@ -30,6 +30,8 @@ class LPFU(GradientRatio):
     FU / (1 + FU) of the second layer in both gradients. A candidate that is last on one part is
     not zeroed. ``pool="absolute"`` ranks by it.
 
+    Read more in the :ref:`User Guide <lpfu>`.
+
     Parameters
     ----------
     backbone : torch backbone, default=None
