@@ -1563,6 +1563,7 @@ def test_the_result_does_not_depend_on_the_global_generator_or_error_state(metri
 
 SIZES = st.floats(-1e100, 1e100, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-100)
 SMALL = st.integers(-2, 2).map(float)
+EXTREME = st.sampled_from([0.0, 1.0, -1.0, 1e16, 5e-324, 1e-300, 1.7e308, -1.7e308])
 ORDINARY = st.floats(-10, 10, width=32, allow_subnormal=False)
 
 
@@ -1570,9 +1571,9 @@ ORDINARY = st.floats(-10, 10, width=32, allow_subnormal=False)
 def matrices(draw, n_samples):
     """A matrix of some dtype, order and kind of content: ties, constants, ordinary or any size."""
     n_columns = draw(st.integers(1, 12))
-    elements = draw(st.sampled_from([SMALL, ORDINARY, SIZES]))
+    elements = draw(st.sampled_from([SMALL, ORDINARY, SIZES, EXTREME]))
     X = draw(hnp.arrays(np.float64, (n_samples, n_columns), elements=elements))
-    if elements is not SIZES:
+    if elements in (SMALL, ORDINARY):
         X = X.astype(draw(st.sampled_from([np.float64, np.float32, np.float16])))
     return np.asarray(X, order=draw(st.sampled_from("CF")))
 
