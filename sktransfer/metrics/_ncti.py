@@ -93,12 +93,12 @@ class NCTI(RowMetric):
     with the former solver exactly, with the latter (as of scikit-learn 1.9.1) as closely as 1e-10
     is to 0 where the within-class covariance is regular, and has no jump between the two.
 
-    With n samples, K classes of sizes n_k and m = min(K - 1, n_components_), let
+    With n samples, K classes of sizes n_k and m = min(K - 1, `n_components_`), let
     s = seli / (m sqrt(n)), the mean spread along a discriminant axis in units of the spread within
     classes. Collapsed classes, whose posteriors are all 0 or 1, have vc = c = log sum_k sqrt(n_k);
     posteriors that differ within classes bring it up to b = log sum_k sqrt(n_k min(n_k, K)), and
     posteriors that know nothing, which vc alone takes for good, down to
-    a = log sum_k sqrt(n_k / K). Let v be |vc - c| as a share of b - c or c - a, whichever applies.
+    a = log sum_k sqrt(n_k / K). Let v be abs(vc - c) as a share of b - c or c - a, whichever applies.
     Then `score_` is s / (1 + s) + ncc - v.
 
     Cost beside the shared decomposition: O(n_samples (n_features k + n_classes**2)) for k

@@ -90,7 +90,7 @@ class PARC(RowMetric):
     coefficient of largest size is positive in each. It does not depend on shifts, a common scale or
     the order of the features, but it does on a rotation. A row that is constant over the
     components has no correlation; its distance to every other is 1. Over two components a
-    correlation is 1 or -1. The cost is O(n² n_components_) beside the decomposition, which is
+    correlation is 1 or -1. The cost is O(n² `n_components_`) beside the decomposition, which is
     shared with other metrics.
 
     References
