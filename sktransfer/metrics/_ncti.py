@@ -98,8 +98,8 @@ class NCTI(RowMetric):
     classes. Collapsed classes, whose posteriors are all 0 or 1, have vc = c = log sum_k sqrt(n_k);
     posteriors that differ within classes bring it up to b = log sum_k sqrt(n_k min(n_k, K)), and
     posteriors that know nothing, which vc alone takes for good, down to
-    a = log sum_k sqrt(n_k / K). Let v be abs(vc - c) as a share of b - c or c - a, whichever applies.
-    Then `score_` is s / (1 + s) + ncc - v.
+    a = log sum_k sqrt(n_k / K). Let v be abs(vc - c) as a share of b - c or c - a, whichever
+    applies. Then `score_` is s / (1 + s) + ncc - v.
 
     Cost beside the shared decomposition: O(n_samples (n_features k + n_classes**2)) for k
     components, and once more O(n_samples n_classes**2) for each permutation.
