@@ -19,6 +19,7 @@ from torch import nn
 from sktransfer.backbones import TorchBackbone
 from sktransfer.exceptions import TransferabilityWarning
 from sktransfer.finetune import FU, LPFU
+from sktransfer.utils.estimator_checks import check_transferability_metric
 
 # Too few samples for a score, or classes that are separated; that is announced.
 pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.TransferabilityWarning")
@@ -89,6 +90,16 @@ def test_class_attributes_and_tags(metric):
     assert not tags.no_validation
     assert not tags.non_deterministic
     assert tags.target_tags.required
+
+
+@pytest.mark.parametrize("metric", METRICS[1:3], ids=IDS[1:3])
+def test_the_contract_of_all_metrics(metric):
+    results = check_transferability_metric(metric)
+    assert {result["check_name"] for result in results if result["status"] == "skipped"} == {
+        "check_informative_input_beats_shuffled_labels",
+        "check_weights_are_relative",
+        "check_batches_give_the_score_of_the_whole",
+    }
 
 
 VALUES = st.one_of(

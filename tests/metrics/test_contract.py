@@ -55,6 +55,7 @@ from sktransfer.metrics import (
     TransferabilityMetric,
     TransRate,
 )
+from sktransfer.utils.estimator_checks import check_transferability_metric
 
 # Degenerate data is announced; the tests that are about the announcements look for them.
 pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.TransferabilityWarning")
@@ -355,6 +356,15 @@ def test_informative_input_beats_shuffled_labels(metric):
     rng = np.random.default_rng(0)
     shuffled = [score_of(metric, X, rng.permutation(y)) for _ in range(20)]
     assert score_of(metric, X, y) > max(shuffled)
+
+
+@each_metric
+def test_the_checks_for_the_metrics_of_others_pass(metric):
+    results = check_transferability_metric(metric)
+    skipped = {result["check_name"] for result in results if result["status"] == "skipped"}
+    assert ("check_weights_are_relative" in skipped) == (metric not in WEIGHTED)
+    assert ("check_batches_give_the_score_of_the_whole" in skipped) == (metric not in ON_MOMENTS)
+    assert len(results) - len(skipped) >= 18
 
 
 # -------------------------------------------------------------------------------------- formulas
