@@ -19,8 +19,8 @@ def main(arguments=None):
     Returns
     -------
     code : int
-        0 after a ranking, 2 for a wrong input or if no candidate could be scored (with one line on
-        standard error), 130 after an interruption.
+        0 after a ranking, 2 for a wrong input or if no candidate could be scored, 1 if the result
+        could not be written (both with one line on standard error), 130 after an interruption.
 
     Examples
     --------
@@ -59,8 +59,12 @@ def main(arguments=None):
 
 def _spread_lists(arguments):
     """Repeat an option for each of the values that follow it."""
-    spread, option = [], None
-    for argument in arguments:
+    import click
+
+    spread, option, waiting = [], None, False
+    for argument in [*arguments, "-"]:  # as if another option followed, to look at the last one
+        if argument.startswith("-") and waiting and option in _LIST_OPTIONS:
+            raise click.UsageError(f"Option '{option}' requires a value.")
         if argument.startswith("-"):
             option, waiting = argument, True
             spread.append(argument)
@@ -69,4 +73,4 @@ def _spread_lists(arguments):
         else:
             waiting = False
             spread.append(argument)
-    return spread
+    return spread[:-1]
