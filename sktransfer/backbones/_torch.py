@@ -160,7 +160,8 @@ class TorchBackbone(BaseTorchBackbone):
             )
         try:
             # A factory may hand out the same network every time, so its product is copied too.
-            return deepcopy(module)
+            with torch.no_grad():  # otherwise copies in TorchScript depend on the original
+                return deepcopy(module)
         except Exception as error:
             raise ValueError(
                 f"The network cannot be copied ({error}); pass a function that builds it and "
@@ -194,11 +195,16 @@ class TorchBackbone(BaseTorchBackbone):
         )
 
     def _find_layer(self, x):
+        if self.classifier is None:
+            return None, self.module_(x)
+        if any(isinstance(layer, torch.jit.ScriptModule) for layer in self.module_.modules()):
+            raise ValueError(
+                "The network is or has a TorchScript module, whose layers cannot be watched: pass "
+                "the nn.Module it was made of, or take its output as features by classifier=None."
+            )
         if self.classifier == "auto":
             return find_classifier_layer(self.module_, x)
         output = self.module_(x)
-        if self.classifier is None:
-            return None, output
         layers = {
             name: layer
             for name, layer in self.module_.named_modules()
