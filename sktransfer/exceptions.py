@@ -4,6 +4,7 @@ __all__ = [
     "AmbiguousTargetWarning",
     "CandidateFailedWarning",
     "ConstantTargetWarning",
+    "DamagedCacheWarning",
     "NoiseFloorWarning",
     "ProbabilityNormalizationWarning",
     "TransferabilityWarning",
@@ -33,6 +34,10 @@ class ConstantTargetWarning(TransferabilityWarning):
 
 class ProbabilityNormalizationWarning(TransferabilityWarning):
     """Rows given as probabilities did not sum to one and were normalised."""
+
+
+class DamagedCacheWarning(TransferabilityWarning):
+    """Features kept on disk could not be read back and were extracted again."""
 
 
 class CandidateFailedWarning(TransferabilityWarning):
