@@ -16,6 +16,10 @@ class TransferabilityWarning(UserWarning):
     """Base class of every warning of this package."""
 
 
+class DamagedCacheWarning(TransferabilityWarning):
+    """Features kept on disk could not be read back and were extracted again."""
+
+
 class AmbiguousTargetWarning(TransferabilityWarning):
     """Whole numbers with hardly any repetition were read as class labels."""
 
@@ -34,10 +38,6 @@ class ConstantTargetWarning(TransferabilityWarning):
 
 class ProbabilityNormalizationWarning(TransferabilityWarning):
     """Rows given as probabilities did not sum to one and were normalised."""
-
-
-class DamagedCacheWarning(TransferabilityWarning):
-    """Features kept on disk could not be read back and were extracted again."""
 
 
 class CandidateFailedWarning(TransferabilityWarning):

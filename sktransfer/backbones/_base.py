@@ -68,8 +68,8 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X : array or sequence of shape (n_samples, ...)
             Vectors (n, D); images (n, height, width), (n, height, width, channels) or
-            (n, channels, height, width), uint8 or floats between 0 and 1; or a 1-D sequence of
-            paths of image files or of Pillow images.
+            (n, channels, height, width), uint8 or floats between 0 and 1, also as nested lists; or
+            a 1-D sequence of paths of image files or of Pillow images.
         y : ignored
             Present by convention.
 

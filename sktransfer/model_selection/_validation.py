@@ -1,5 +1,6 @@
 """What is checked before any candidate is run: target, weights and splits."""
 
+import errno
 import os
 from numbers import Integral
 
@@ -97,17 +98,18 @@ def open_memory(memory):
     if not isinstance(memory, str | os.PathLike):
         return check_memory(memory)
     location = os.fspath(memory)
+    folder = os.path.join(location, "joblib")  # where joblib puts its files
     try:
-        opened = check_memory(location)
-        if not os.access(os.path.join(location, "joblib"), os.W_OK | os.X_OK):
-            raise PermissionError("Permission denied")
+        # Only where there is a folder already does nothing need to be made in it at first.
+        if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return check_memory(location)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(
             "The 'memory' parameter must be a folder that can be made and written to. "
             f"Got {location!r} instead ({reason})."
         ) from error
-    return opened
 
 
 def training_rows(cv, X, y, split_params):

@@ -623,18 +623,50 @@ def test_what_a_factory_returns_is_checked():
         TorchBackbone(dict).fit(VECTORS)
 
 
+class Remembering(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 2)
+        self.last = self.layer(torch.ones(1, 5))
+
+    def forward(self, x):
+        self.last = self.layer(x)
+        return self.last
+
+
+def old_weight_norm():
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(5, 6)), nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize("build", [Remembering, old_weight_norm])
+@pytest.mark.parametrize("called", [True, False])
+def test_networks_that_keep_computed_tensors_are_copied(build, called):
+    network = build() if called else build
+    backbone = TorchBackbone(network).fit(VECTORS)
+    with torch.no_grad():
+        expected = backbone.module_(ROWS).softmax(1)
+    np.testing.assert_allclose(backbone.predict_proba(VECTORS), expected, rtol=1e-5)
+    if called:
+        before = backbone.transform(VECTORS)
+        with torch.no_grad():
+            np.testing.assert_allclose(network.eval()(ROWS).softmax(1), expected, rtol=1e-5)
+            for parameter in network.parameters():
+                parameter.zero_()
+        np.testing.assert_array_equal(backbone.transform(VECTORS), before)
+
+
 def test_networks_that_cannot_be_used_say_why():
     with pytest.raises(ValueError, match="lazy layers"):
         TorchBackbone(nn.LazyLinear(3)).fit(VECTORS)
 
-    class Remembering(nn.Module):
+    class Locked(nn.Linear):
         def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(5, 2)
-            self.last = self.layer(torch.ones(1, 5))
+            super().__init__(5, 2)
+            self.lock = threading.Lock()
 
     with pytest.raises(ValueError, match="cannot be copied"):
-        TorchBackbone(Remembering()).fit(VECTORS)
+        TorchBackbone(Locked()).fit(VECTORS)
     with pytest.raises(ValueError, match=r"cannot take input of shape \(2, 5\)"):
         TorchBackbone(nn.Linear(6, 3)).fit(VECTORS)
 
