@@ -137,9 +137,11 @@ def current_folder_importable(specifications):
     specifications : sequence of str
         Candidates of the command line; without one of the user's nothing is done.
     """
+    if not any(specification.startswith("python:") for specification in specifications):
+        yield
+        return
     folder = os.getcwd()
-    needed = any(specification.startswith("python:") for specification in specifications)
-    if not needed or "" in sys.path or folder in sys.path:
+    if "" in sys.path or folder in sys.path:
         yield
         return
     sys.path.insert(0, folder)

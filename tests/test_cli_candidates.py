@@ -120,6 +120,13 @@ def test_a_candidate_that_ends_the_program_while_it_runs(capsys, npz, modules):
     assert last == "sktransfer: candidate 'leaves' ended the program, sys.exit(3)."
 
 
+def test_no_candidate_could_be_scored(capsys, npz, modules):
+    code, out, err = run(capsys, "--data", npz, "--candidates", "python:noisy:broken")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("sktransfer: The only candidate, 'broken', could not")
+    assert "the disk is on fire" in err.splitlines()[-1]
+
+
 def test_modules_of_the_current_folder_leave_no_trace_on_the_path(capsys, npz, modules):
     before = list(sys.path)
     code, _, _ = run(capsys, "--data", npz, "--candidates", "python:others:pixels")

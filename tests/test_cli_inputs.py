@@ -90,6 +90,8 @@ def test_folds_that_cannot_be_made(capsys, npz, digits, tmp_path):
     path = str(tmp_path / "numbers.npz")
     np.savez(path, X=digits[0][:5], y=np.arange(5) + 0.5)
     assert "--cv: 6 folds of 5 samples" in one_line(capsys, "--data", path, "--cv", "6")
+    code, _, _ = run(capsys, "--data", path, "--cv", "2", "--candidates", "tiny:mnist")
+    assert code == 0
 
 
 def test_metrics_without_a_definition_for_the_target(capsys, digits, tmp_path):
