@@ -1,20 +1,44 @@
-"""Commands, options and messages; the parsing of candidates and the output have their modules."""
+"""Commands, options and messages; data, candidates and the output have modules of their own."""
 
+import contextlib
 import sys
 import warnings
 
 import click
 
 from . import __version__
-from ._cli_candidates import parse_candidates
+from ._cli_candidates import current_folder_importable, parse_candidates
+from ._cli_data import check_runs, demo_target, load_target
 from ._cli_output import RankProgress, print_result
 from .exceptions import TransferabilityWarning
+
+# Fast ones, the deciding one first.
+DEMO_METRICS = ("logme", "hscore", "leep", "nce")
 
 
 class WrongInput(click.ClickException):
     """An input that can't be used; one line on standard error and exit code 2."""
 
     exit_code = 2
+
+
+class CannotWrite(click.ClickException):
+    """A result that standard output didn't take; one line on standard error and exit code 1."""
+
+    exit_code = 1
+
+
+class Numbers(click.ParamType):
+    """Comma-separated numbers, such as one per colour channel."""
+
+    name = "numbers"
+
+    def convert(self, value, param, ctx):
+        """Turn ``"0.485,0.456,0.406"`` into a list of floats."""
+        try:
+            return [float(number) for number in value.split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is not a number or numbers with commas between them.", param, ctx)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -26,6 +50,7 @@ def command():
 @command.command()
 @click.option(
     "--data",
+    multiple=True,
     metavar="DIR_OR_NPZ",
     help="A folder with a sub-folder of images per class, or an .npz file with X and y "
     "(or MedMNIST's train_images and train_labels).",
@@ -36,14 +61,23 @@ def command():
     multiple=True,
     metavar="NAME...",
     help="Networks to rank: tiny (all bundled ones, the default), tiny:NAME, patterns such as "
-    "'tiny:fashion*', or python:MODULE:OBJECT for a network or transformer of your own.",
+    "'tiny:fashion*', or python:MODULE:OBJECT for a network (see --mean) or transformer of your "
+    "own.",
 )
+@click.option(
+    "--mean",
+    type=Numbers(),
+    metavar="NUMBERS",
+    help="How images were normalised to train a python: network that is a plain torch module: the "
+    "mean of its pixels between 0 and 1, one number or one per channel (0.485,0.456,0.406).",
+)
+@click.option("--std", type=Numbers(), metavar="NUMBERS", help="The standard deviation likewise.")
 @click.option(
     "--metric",
     multiple=True,
     metavar="NAME...",
     help="One or more metrics, or all; the first decides the rank. Default: logme (with --demo: "
-    "all).",
+    "logme, hscore, leep and nce).",
 )
 @click.option(
     "--exclude-family",
@@ -69,7 +103,18 @@ def command():
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--quiet", is_flag=True, help="No progress and no warnings on standard error.")
 def rank(
-    data, demo, candidates, metric, exclude_family, cv, output_format, batch_size, device, quiet
+    data,
+    demo,
+    candidates,
+    mean,
+    std,
+    metric,
+    exclude_family,
+    cv,
+    output_format,
+    batch_size,
+    device,
+    quiet,
 ):
     """Rank pretrained networks for a labelled data set.
 
@@ -78,19 +123,38 @@ def rank(
     """
     if demo == bool(data):
         raise WrongInput("give either --data DIR_OR_NPZ or --demo (see sktransfer rank --help).")
+    if len(data) > 1:
+        raise WrongInput(f"--data: one folder or file is ranked at a time, got {len(data)}.")
+    if sys.stdout is None:
+        raise WrongInput("standard output is closed, so the result could not be given.")
+    candidates = candidates or ["tiny"]
+    # What the user's own code prints must not get between the lines of the result.
+    with contextlib.redirect_stdout(sys.stderr), current_folder_importable(candidates):
+        try:
+            metrics = _metrics(metric or (DEMO_METRICS if demo else ["logme"]))
+            target = demo_target() if demo else load_target(data[0])
+            metrics, left_out = _defined_for(metrics, target.task)
+            pairs = parse_candidates(
+                candidates,
+                exclude_families=exclude_family,
+                batch_size=batch_size,
+                device=device,
+                mean=mean,
+                std=std,
+                for_images=target.are_images,
+            )
+            target.check(n_folds=cv)
+            check_runs(pairs, target.X)
+        except (ValueError, TypeError, OSError, ImportError) as error:
+            raise WrongInput(str(error)) from error
+        if not quiet:
+            for remark in target.remarks + left_out:
+                print(f"warning: {remark}", file=sys.stderr)
+        selector = _select(pairs, metrics, cv, target, quiet)
     try:
-        metrics = _metrics(metric or (["all"] if demo else ["logme"]))
-        X, y, title = _demo_target() if demo else _target(data)
-        pairs = parse_candidates(
-            candidates or ["tiny"],
-            exclude_families=exclude_family,
-            batch_size=batch_size,
-            device=device,
-        )
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        raise WrongInput(str(error)) from error
-    selector = _select(pairs, metrics, cv, X, y, quiet)
-    print_result(selector, title, output_format, quiet=quiet)
+        print_result(selector, target.title, output_format, quiet=quiet)
+    except OSError as error:
+        raise CannotWrite(f"the result could not be written: {error.strerror}.") from error
 
 
 def _metrics(names):
@@ -107,38 +171,26 @@ def _metrics(names):
     return {name: get_metric(name) for name in ordered}
 
 
-def _demo_target():
-    from .datasets import load_digits_target
+def _defined_for(metrics, task):
+    """Leave out metrics without a definition for the kind of target; refuse if one decides."""
+    target = f"a {task} target"
+    without = [name for name, metric in metrics.items() if task not in metric.tasks]
+    defined = {name: metric for name, metric in metrics.items() if name not in without}
+    if next(iter(metrics)) in without:
+        from .metrics import get_metric, metric_names
 
-    digits = load_digits_target()
-    title = f"scikit-learn's digits, {len(digits.y_train)} training images, 10 classes"
-    return digits.images_train, digits.y_train, title
-
-
-def _target(path):
-    """Load a folder or a file and describe it."""
-    from pathlib import Path
-
-    import numpy as np
-
-    from .datasets import load_image_folder, load_npz_target
-
-    if Path(path).is_dir():
-        target = load_image_folder(path)
-        return target.X, target.y, _title(path, len(target.X), len(target.target_names))
-    if not Path(path).exists():
-        raise ValueError(f"--data: there is no folder or file {path!r}.")
-    target = load_npz_target(path)
-    n_classes = len(np.unique(target.y)) if target.task == "classification" else None
-    return target.X, target.y, _title(path, len(target.X), n_classes, target.task)
+        known = ", ".join(name for name in metric_names() if task in get_metric(name).tasks)
+        raise ValueError(
+            f"--metric: {next(iter(metrics))} has no definition for {target}; these have one: "
+            f"{known}."
+        )
+    if not without:
+        return metrics, []
+    have = "has" if len(without) == 1 else "have"
+    return defined, [f"{', '.join(without)} {have} no definition for {target}, left out."]
 
 
-def _title(path, n_samples, n_classes, task="classification"):
-    what = f"{n_classes} classes" if n_classes else f"{task} target"
-    return f"{path}, {n_samples} samples, {what}"
-
-
-def _select(pairs, metrics, cv, X, y, quiet):
+def _select(pairs, metrics, cv, target, quiet):
     """Fit the selector, with progress, and pass its warnings on in plain words."""
     from .model_selection import TransferabilitySelector
 
@@ -148,9 +200,13 @@ def _select(pairs, metrics, cv, X, y, quiet):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TransferabilityWarning)
         try:
-            selector.fit(X, y)
-        except (ValueError, TypeError) as error:
+            selector.fit(target.X, target.y)
+        except (ValueError, TypeError, RuntimeError, OSError) as error:
             raise WrongInput(str(error)) from error
+        except SystemExit as error:
+            raise WrongInput(
+                f"candidate {progress.current!r} ended the program, sys.exit({error.code!r})."
+            ) from error
         finally:
             progress.close()
     if not quiet:

@@ -1,8 +1,10 @@
 """What the command line prints: progress, the table, and the same for machines."""
 
 import csv
+import io
 import json
 import math
+import os
 import sys
 
 from rich import box
@@ -50,6 +52,7 @@ class RankProgress:
         self.total = total
         self.done = 0
         self.task = None
+        self.current = None
 
     def setup(self, estimator, context):
         """Begin to show the bar."""
@@ -59,7 +62,8 @@ class RankProgress:
     def on_fit_task_begin(self, estimator, context):
         """Name the candidate that is being run."""
         if context.parent is not None:
-            self.progress.update(self.task, description=Text(str(context.task_name)).plain)
+            self.current = str(context.task_name)
+            self.progress.update(self.task, description=Text(self.current).plain)
 
     def on_fit_task_end(self, estimator, context):
         """Count a candidate."""
@@ -139,10 +143,21 @@ def print_result(selector, title, output_format, *, quiet=False):
         The form.
     quiet : bool, default=False
         Leave out the sentences below a table.
+
+    Raises
+    ------
+    OSError
+        If standard output can't be written to: a closed pipe, a full disk.
     """
     rows = result_rows(selector)
+    # Made as a whole in the encoding of standard output: characters it lacks are escaped, and no
+    # half of a result is written.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    out = io.TextIOWrapper(
+        io.BytesIO(), encoding=encoding, errors="backslashreplace", newline="\n", write_through=True
+    )
     if output_format == "csv":
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     elif output_format == "json":
@@ -154,14 +169,38 @@ def print_result(selector, title, output_format, *, quiet=False):
                 row | {"failures": selector.failures_.get(row["candidate"], {})} for row in rows
             ],
         }
-        print(json.dumps(result, indent=2))
+        print(json.dumps(result, indent=2), file=out)
     else:
-        _print_table(selector, rows, title)
+        _print_table(selector, rows, title, out)
         if not quiet:
-            _print_remarks(selector, rows)
+            _print_remarks(selector, rows, out)
+    _write(out.buffer.getvalue().decode(encoding))
 
 
-def _print_table(selector, rows, title):
+def _write(text):
+    """Write to standard output, and leave nothing in its buffer that can't be written."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
+        if sys.stdout is sys.__stdout__:
+            # Else the interpreter would try again when it ends, and complain.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+        raise
+
+
+def _spread_sign(encoding):
+    try:
+        "±".encode(encoding)
+    except UnicodeEncodeError:
+        return "+/-"
+    return "±"
+
+
+def _print_table(selector, rows, title, out):
+    sign = _spread_sign(out.encoding)
     metrics = list(selector.metric_scores_)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", justify="right")
@@ -175,7 +214,7 @@ def _print_table(selector, rows, title):
         for metric in metrics:
             score = "failed" if row[metric] is None else f"{row[metric]:.4f}"
             if row.get(f"{metric}_std") is not None:
-                score += f" ± {row[f'{metric}_std']:.4f}"
+                score += f" {sign} {row[f'{metric}_std']:.4f}"
             scores.append(score)
         best = row["rank"] == 1
         table.add_row(
@@ -190,23 +229,27 @@ def _print_table(selector, rows, title):
     # Nothing is ever cut off: the table takes the width it needs, whatever the output is.
     needed = Measurement.get(measuring := Console(width=1000), measuring.options, table).maximum
     width = max(needed, len(title))
-    print(title)
-    Console(file=sys.stdout, highlight=False, width=width).print(table)
+    print(title, file=out)
+    terminal = sys.stdout.isatty() or None
+    Console(file=out, force_terminal=terminal, highlight=False, width=width).print(table)
 
 
-def _print_remarks(selector, rows):
+def _print_remarks(selector, rows, out):
     """Say what the ranking means and what a trivial rule would have said."""
     decides = selector.refit_metric_
     ties = [row["candidate"] for row in rows if row["rank"] == 1]
     if len(ties) > 1:
-        print(f"Best by {decides}, tied: {', '.join(ties)}.")
+        print(f"Best by {decides}, tied: {', '.join(ties)}.", file=out)
     else:
-        print(f"Best by {decides}: {ties[0]}.")
+        print(f"Best by {decides}: {ties[0]}.", file=out)
     sizes = {row["parameters"] for row in rows if row["parameters"] is not None}
     if len(sizes) > 1:
         largest = [row["candidate"] for row in rows if row["parameters"] == max(sizes)]
-        print(f"The largest, which size alone would choose: {', '.join(largest)}.")
+        print(f"The largest, which size alone would choose: {', '.join(largest)}.", file=out)
     failed = [name for name, reasons in selector.failures_.items() if decides in reasons]
     if failed:
-        print(f"Without a score, for the reasons above: {', '.join(failed)}.")
-    print("Scores order networks on these data only. Fine-tune the first few before you choose.")
+        print(f"Without a score, for the reasons above: {', '.join(failed)}.", file=out)
+    print(
+        "Scores order networks on these data only. Fine-tune the first few before you choose.",
+        file=out,
+    )

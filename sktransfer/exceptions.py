@@ -4,6 +4,7 @@ __all__ = [
     "AmbiguousTargetWarning",
     "CandidateFailedWarning",
     "ConstantTargetWarning",
+    "DamagedCacheWarning",
     "NoiseFloorWarning",
     "NotConvergedWarning",
     "ProbabilityNormalizationWarning",
@@ -15,6 +16,10 @@ __all__ = [
 
 class TransferabilityWarning(UserWarning):
     """Base class of every warning of this package."""
+
+
+class DamagedCacheWarning(TransferabilityWarning):
+    """Features kept on disk could not be read back and were extracted again."""
 
 
 class AmbiguousTargetWarning(TransferabilityWarning):

@@ -1,5 +1,6 @@
 """The README keeps its word: its code runs and its commands exist."""
 
+import os
 import re
 import subprocess
 import sys
@@ -29,6 +30,23 @@ def test_the_python_runs_as_it_stands(code, tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
+
+
+def test_the_short_version_prints_scores_in_a_narrow_terminal():
+    (code,) = [code for code in PYTHON if "load_tiny_zoo" in code]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"COLUMNS": "80"},
+    )
+    lines = done.stdout.splitlines()
+    assert {"rank", "candidate", "logme", "leep"} <= set(lines[0].split())
+    assert "..." not in done.stdout
+    assert max(map(len, lines)) <= 80
+    (best,) = [line.split() for line in lines if line.split()[1:2] == ["1"]]
+    assert float(best[3]) > 0 > float(best[4])
 
 
 def test_the_short_version_has_at_most_ten_lines():

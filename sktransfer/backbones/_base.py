@@ -9,9 +9,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sktransfer.backbones._classifier_layer import POINTWISE, run_recorded, watch
+from sktransfer.backbones._classifier_layer import (
+    POINTWISE,
+    plain_inference,
+    run_recorded,
+    watch,
+)
 from sktransfer.backbones._images import ArrayImages, FileImages, input_kind
 from sktransfer.utils._sklearn import _check_feature_names, _fit_context
+from sktransfer.utils._target import refuse_masked
 
 __all__ = ["BaseTorchBackbone"]
 
@@ -62,8 +68,8 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X : array or sequence of shape (n_samples, ...)
             Vectors (n, D); images (n, height, width), (n, height, width, channels) or
-            (n, channels, height, width), uint8 or floats between 0 and 1; or a 1-D sequence of
-            paths of image files or of Pillow images.
+            (n, channels, height, width), uint8 or floats between 0 and 1, also as nested lists; or
+            a 1-D sequence of paths of image files or of Pillow images.
         y : ignored
             Present by convention.
 
@@ -87,8 +93,8 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.module_ = module.eval().to(self.device_)
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
         self._dtype = next(floating, torch.float32)
-        x = self._to_network(batches.batch(slice(0, 2)))
-        with torch.inference_mode():
+        with plain_inference(self.device_):
+            x = self._to_network(batches.batch(slice(0, 2)))
             try:
                 self._layer, output = self._find_layer(x)
             except RuntimeError as error:
@@ -189,7 +195,7 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         probabilities = None
         for start in range(0, n, self.batch_size):
             rows = slice(start, min(start + self.batch_size, n))
-            with torch.inference_mode():
+            with plain_inference(self.device_):
                 batch_features, logits = self._forward(self._to_network(batches.batch(rows)))
                 features[rows] = batch_features.float().cpu().numpy()
                 if logits is not None:
@@ -239,6 +245,7 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _as_batches(self, X, reset):
         """Check the input as a whole and wrap it; shapes are learned if ``reset``."""
+        refuse_masked(X, "X")
         if isinstance(X, torch.Tensor):
             X = X.detach().cpu()
             X = (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()

@@ -1,16 +1,19 @@
 """Find a network's last learned classifier layer by what a forward pass does, and watch it."""
 
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 __all__ = [
     "POINTWISE",
     "ClassifierLayer",
     "find_classifier_layer",
     "is_pointwise",
+    "plain_inference",
     "run_recorded",
     "watch",
 ]
@@ -46,8 +49,13 @@ class ClassifierLayer:
 def _record_call(layer, args, kwargs, output):
     calls = _CALLS.get()
     if calls is not None:
-        given = args[0] if args else next(iter(kwargs.values()))
-        calls.append((layer, given, output))
+        given = args[0] if args else next(iter(kwargs.values()), None)
+        # Copies: the network may go on to change either of them in place.
+        calls.append((layer, _copied(given), _copied(output)))
+
+
+def _copied(value):
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def watch(layer):
@@ -91,13 +99,59 @@ def run_recorded(module, x):
         _CALLS.reset(token)
 
 
+@contextmanager
+def plain_inference(device):
+    """Run without gradients, and in the network's own precision whatever surrounds the call.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where the network runs.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode())
+        for kind in {"cpu", device.type}:
+            if torch.amp.is_autocast_available(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+def _weighted_layers(module):
+    """Give the names of the layers with weights of their own, by layer.
+
+    What computes a weight out of others (a parametrization) is part of the layer that has it.
+    """
+    names, inside = {}, ()
+    for name, layer in module.named_modules():
+        if inside and name.startswith(inside):
+            continue
+        if isinstance(layer, ParametrizationList):
+            inside += (f"{name}.",)
+        elif is_parametrized(layer) or any(p is not None for p in layer._parameters.values()):
+            names[layer] = name
+    return names
+
+
+def _last_layer_called(calls, names):
+    """Give the last call of a layer, not of a module around it that has weights too.
+
+    The root of a vision transformer, say, has position embeddings, and is done after its head.
+    """
+    for call, before in zip(calls[::-1], [*calls[-2::-1], None], strict=True):
+        layer = call[0]
+        inside = f"{names[layer]}." if names[layer] else ""
+        is_around = before is not None and names[before[0]].startswith(inside)
+        if not is_around or isinstance(layer, nn.Linear) or is_pointwise(layer):
+            return call
+
+
 def find_classifier_layer(module, x):
     """Find the classifier layer by a forward pass.
 
-    It is the last layer with parameters that is executed, if that is a linear layer whose result
-    the module returns, as it is or as (log-)softmax or sigmoid of it, or a convolution with kernel
-    size one whose channels are the outputs. A module that ends in anything else, such as pooling,
-    normalisation or an activation, has no classifier layer.
+    It is the last layer with parameters that is executed, not counting modules around it, if that
+    is a linear layer whose result the module returns, as it is or as (log-)softmax or sigmoid of
+    it, or a convolution with kernel size one whose channels are the outputs. A module that ends in
+    anything else, such as pooling, normalisation or an activation, has no classifier layer.
 
     Parameters
     ----------
@@ -113,11 +167,7 @@ def find_classifier_layer(module, x):
     output : object
         What the module returned.
     """
-    names = {
-        layer: name
-        for name, layer in module.named_modules()
-        if any(parameter is not None for parameter in layer._parameters.values())
-    }
+    names = _weighted_layers(module)
     handles = [watch(layer) for layer in names]
     try:
         output, calls = run_recorded(module, x)
@@ -126,7 +176,7 @@ def find_classifier_layer(module, x):
             handle.remove()
     if not calls or not isinstance(output, torch.Tensor):
         return None, output
-    layer, _, logits = calls[-1]
+    layer, _, logits = _last_layer_called(calls, names)
     if isinstance(layer, nn.Linear):
         found = output.shape == logits.shape == logits.flatten(1).shape
         found = found and _passes_through(module, x, layer, logits)

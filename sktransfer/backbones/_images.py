@@ -39,10 +39,41 @@ def input_kind(X):
             return "vectors"
         if isinstance(first, (str, PathLike, Image.Image)):
             return "files"
-        # A list of arrays, one image each.
-        if isinstance(X, (list, tuple)) and len(getattr(first, "shape", ())) in (2, 3):
+        # A list of images, each an array or lists of pixels.
+        if isinstance(X, (list, tuple)) and _n_axes(first) in (2, 3):
             return "images"
     return "vectors"
+
+
+def _n_axes(image):
+    """Count the axes of an array or of nested lists, looking at first items only."""
+    n_nested = 0
+    while isinstance(image, (list, tuple)) and image:
+        image, n_nested = image[0], n_nested + 1
+    return n_nested + len(getattr(image, "shape", ()))
+
+
+def _stacked(images):
+    """Make one array of a list of images."""
+    try:
+        shapes = sorted({np.shape(image) for image in images})
+    except ValueError as error:  # rows of several lengths
+        raise ValueError(f"A list of images must hold rows of one length: {error}") from error
+    if len(shapes) > 1:
+        raise ValueError(
+            f"A list of images must hold images of one shape, got {shapes}. "
+            "Images of several sizes can be passed as a list of paths or Pillow images."
+        )
+    array = np.asarray(images)
+    if array.dtype.kind == "i" and not hasattr(images[0], "dtype"):
+        # Lists don't know of uint8: what is in its range is what uint8 pixels become in lists.
+        if array.min() < 0 or array.max() > 255:
+            raise ValueError(
+                "Whole numbers in lists of pixels must lie between 0 and 255, got values from "
+                f"{array.min()} to {array.max()}."
+            )
+        array = array.astype(np.uint8)
+    return array
 
 
 @dataclass(frozen=True)
@@ -130,15 +161,8 @@ class ArrayImages:
     """
 
     def __init__(self, X, preprocessing):
-        if isinstance(X, (list, tuple)):
-            shapes = {np.shape(image) for image in X}
-            if len(shapes) > 1:
-                raise ValueError(
-                    f"A list of images must hold images of one shape, got {sorted(shapes)}. "
-                    "Images of several sizes can be passed as a list of paths or Pillow images."
-                )
         self.preprocessing = preprocessing
-        self._X = np.asarray(X)
+        self._X = _stacked(X) if isinstance(X, (list, tuple)) else np.asarray(X)
         if self._X.ndim > 4:
             raise ValueError(f"Images need an array with 3 or 4 axes, got shape {self._X.shape}.")
         if 0 in self._X.shape:

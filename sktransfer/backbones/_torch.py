@@ -86,6 +86,9 @@ class TorchBackbone(BaseTorchBackbone):
     source probabilities. Where the last learned layer is a convolution with kernel size one,
     features are the mean of its input over all positions.
 
+    The layers of TorchScript modules cannot be watched: they are accepted with ``classifier=None``
+    only, which gives their output. A surrounding ``torch.autocast`` has no effect.
+
     Examples
     --------
     >>> import numpy as np
@@ -160,7 +163,8 @@ class TorchBackbone(BaseTorchBackbone):
             )
         try:
             # A factory may hand out the same network every time, so its product is copied too.
-            return deepcopy(module)
+            with torch.no_grad():  # otherwise copies in TorchScript depend on the original
+                return deepcopy(module, _computed_tensors(module))
         except Exception as error:
             raise ValueError(
                 f"The network cannot be copied ({error}); pass a function that builds it and "
@@ -194,11 +198,16 @@ class TorchBackbone(BaseTorchBackbone):
         )
 
     def _find_layer(self, x):
+        if self.classifier is None:
+            return None, self.module_(x)
+        if any(isinstance(layer, torch.jit.ScriptModule) for layer in self.module_.modules()):
+            raise ValueError(
+                "The network is or has a TorchScript module, whose layers cannot be watched: pass "
+                "the nn.Module it was made of, or take its output as features by classifier=None."
+            )
         if self.classifier == "auto":
             return find_classifier_layer(self.module_, x)
         output = self.module_(x)
-        if self.classifier is None:
-            return None, output
         layers = {
             name: layer
             for name, layer in self.module_.named_modules()
@@ -221,6 +230,19 @@ class TorchBackbone(BaseTorchBackbone):
         parameters = self.get_params(deep=False)
         parameters["module"] = _Named(self.module)
         return BaseEstimator.__repr__(type(self)(**parameters), N_CHAR_MAX)
+
+
+def _computed_tensors(module):
+    """Give copies, by id, of tensors in a network that torch refuses to copy with their history.
+
+    Older weight normalisation keeps such a tensor, and so does any layer that remembers a result.
+    """
+    return {
+        id(value): value.detach().clone()
+        for layer in module.modules()
+        for value in vars(layer).values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf
+    }
 
 
 class _Named:

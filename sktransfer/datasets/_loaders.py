@@ -37,7 +37,8 @@ def load_image_folder(path):
     ----------
     path : str or path
         The folder. Names of its sub-folders are the labels; images lie in them at any depth, as
-        bmp, gif, jpeg, pbm, pgm, png, ppm, tiff or webp. Other files and hidden ones are left out.
+        bmp, gif, jpeg, pbm, pgm, png, ppm, tiff or webp. Other files are left out, and whatever
+        is hidden or lies in a hidden folder (``.ipynb_checkpoints``, ``__MACOSX``).
 
     Returns
     -------
@@ -51,7 +52,10 @@ def load_image_folder(path):
         target_names : ndarray of shape (n_classes,), str
             Sorted names of the classes.
         n_ignored : int
-            Number of files that are not images by their name.
+            Number of files left out because they are not images by their names, or are links to
+            nothing. Hidden ones don't count.
+        ignored_suffixes : tuple of str
+            Suffixes of these files, sorted; "no suffix" and "broken link" may be among them.
 
     Raises
     ------
@@ -83,15 +87,14 @@ def load_image_folder(path):
             f"The folder {str(folder)!r} must have a sub-folder of images per class, at least two; "
             f"it has {classes or 'none'}."
         )
-    paths, labels, empty, n_ignored = [], [], [], 0
+    paths, labels, empty, ignored = [], [], [], []
     for name in classes:
-        files = [file for file in sorted((folder / name).rglob("*")) if file.is_file()]
-        images = [
-            str(file)
-            for file in files
-            if file.suffix.lower() in _IMAGE_SUFFIXES and not _is_hidden(file)
-        ]
-        n_ignored += len(files) - len(images)
+        images = []
+        for file in _visible_files(folder / name):
+            if file.is_file() and file.suffix.lower() in _IMAGE_SUFFIXES:
+                images.append(str(file))
+            else:
+                ignored.append(file)
         paths += images
         labels += [name] * len(images)
         if not images:
@@ -102,12 +105,36 @@ def load_image_folder(path):
             f"the images by one of {sorted(_IMAGE_SUFFIXES)}."
         )
     return Bunch(
-        X=np.array(paths), y=np.array(labels), target_names=np.array(classes), n_ignored=n_ignored
+        X=np.array(paths),
+        y=np.array(labels),
+        target_names=np.array(classes),
+        n_ignored=len(ignored),
+        ignored_suffixes=tuple(sorted({_suffix_of(file) for file in ignored})),
     )
+
+
+def _visible_files(folder):
+    """List files and links to nothing at any depth, none of them below a hidden folder."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if not path.is_dir() and not any(map(_is_hidden, _below(path, folder)))
+    ]
+
+
+def _below(path, folder):
+    inner = path.relative_to(folder)
+    return [inner, *inner.parents[:-1]]
 
 
 def _is_hidden(path):
     return path.name.startswith((".", "__"))
+
+
+def _suffix_of(file):
+    if not file.exists():
+        return "broken link"
+    return file.suffix.lower() or "no suffix"
 
 
 def load_npz_target(path):
@@ -139,8 +166,8 @@ def load_npz_target(path):
     Raises
     ------
     ValueError
-        If the file is missing, damaged, no ``.npz`` file, holds Python objects, has other arrays or
-        numbers of rows that differ.
+        If the file is missing, damaged, no ``.npz`` file, holds Python objects, has other arrays,
+        no samples or numbers of rows that differ, or labels that are not finite numbers or strings.
 
     Examples
     --------
@@ -165,10 +192,17 @@ def load_npz_target(path):
         raise ValueError(
             f"The file {str(path)!r} is damaged or no .npz file ({error}); fetch it again."
         ) from error
-    if X.ndim < 2 or len(X) == 0 or len(X) != len(y):
+    shapes = f"got shapes {X.shape} and {y.shape}"
+    if X.shape[:1] == (0,):
+        raise ValueError(
+            f"The array {keys[0]!r} of {str(path)!r} has no samples, {shapes} of {keys[0]!r} and "
+            f"{keys[1]!r}."
+        )
+    y = np.atleast_1d(y)
+    if X.ndim < 2 or len(X) != len(y):
         raise ValueError(
             f"The arrays {keys[0]!r} and {keys[1]!r} of {str(path)!r} must have one row per sample "
-            f"and as many rows, got shapes {X.shape} and {y.shape}."
+            f"and as many rows, {shapes}."
         )
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
@@ -189,7 +223,7 @@ def _read_arrays(path):
             pairs = " or ".join(f"{first!r} and {second!r}" for first, second in _KEY_PAIRS)
             raise ValueError(f"The file {str(path)!r} must hold {pairs}; it holds {arrays.files}.")
         try:
-            return arrays[keys[0]], np.atleast_1d(arrays[keys[1]]), keys
+            return arrays[keys[0]], arrays[keys[1]], keys
         except ValueError as error:
             raise ValueError(
                 f"The arrays {keys[0]!r} and {keys[1]!r} of {str(path)!r} cannot be read: {error}"
@@ -200,6 +234,17 @@ def _task(y, key, path):
     if y.ndim > 2:
         raise ValueError(
             f"The array {key!r} of {str(path)!r} must have one or two axes, got shape {y.shape}."
+        )
+    if y.dtype.kind not in "biufU":
+        raise ValueError(
+            f"The array {key!r} of {str(path)!r} must hold numbers or strings as labels, got dtype "
+            f"{y.dtype}."
+        )
+    if y.dtype.kind == "f" and not (finite := np.isfinite(y)).all():
+        # Before scikit-learn casts such values to integers to see what they are.
+        raise ValueError(
+            f"The array {key!r} of {str(path)!r} must hold finite labels, got NaN or infinity in "
+            f"{y.size - np.count_nonzero(finite)} of {y.size} values."
         )
     kind = type_of_target(y, input_name=key)
     if kind == "multilabel-indicator":

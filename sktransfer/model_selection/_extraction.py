@@ -3,6 +3,7 @@
 import os
 import pickle
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .. import __version__
+from ..exceptions import DamagedCacheWarning
 from ..utils._sklearn import _check_method_params, _safe_indexing
 
 __all__ = [
@@ -211,8 +213,9 @@ class Extractor:
     """
 
     def __init__(self, X, y, n_samples, memory, probabilities):
-        self.X = X
-        self.y = y
+        # One that writes into its data would change the data of all the others.
+        self.X = _read_only(X)
+        self.y = _read_only(y)
         self.n_samples = n_samples
         self.memory = memory
         self.probabilities = probabilities
@@ -220,6 +223,7 @@ class Extractor:
         # of all weights and data would be for nothing.
         self._caching = getattr(memory, "location", memory) is not None
         self._data_key = _data_key(X, y) if self._caching else None
+        self._said_damaged = False
 
     def fit_extract(self, candidate, fit_params, *, rows=None, stateless=False, watch=nullcontext):
         """Fit a clone of a candidate and extract the features of the data it was fitted on.
@@ -267,7 +271,26 @@ class Extractor:
     def _cached(self, key, work):
         if key is None:
             return work()
-        return self.memory.cache(_run, ignore=["work"])(key, work)
+        cached = self.memory.cache(_run, ignore=["work"])
+        # A memory of another kind need not have more than a method `cache`.
+        if hasattr(cached, "check_call_in_cache") and cached.check_call_in_cache(key, work):
+            entry = cached.call_and_shelve(key, work)
+            try:
+                return entry.get()
+            except Exception as error:  # whatever the bytes on the disk happen to say
+                self._say_damaged(error)
+                entry.clear()
+        return cached(key, work)
+
+    def _say_damaged(self, error):
+        if not self._said_damaged:
+            self._said_damaged = True
+            warnings.warn(
+                f"Features in the cache {str(self.memory.location)!r} cannot be read and are "
+                f"extracted again ({type(error).__name__}: {error}).",
+                DamagedCacheWarning,
+                stacklevel=2,
+            )
 
     def _key(self, candidate, rows, fit_params):
         """Key of the content: another candidate, parameter, weight, sample or label changes it."""
@@ -277,9 +300,18 @@ class Extractor:
         options = (self.probabilities, get_config()["transform_output"])
         try:
             return _content_key((versions, options, candidate, self._data_key, rows, fit_params))
-        except (pickle.PicklingError, AttributeError, TypeError):
-            # A lambda, say. What can't be named can't be found again, so it is computed.
+        except (pickle.PicklingError, AttributeError, TypeError, RuntimeError):
+            # A lambda, say, or a parametrized torch module. What can't be named can't be found
+            # again, so it is computed.
             return None
+
+
+def _read_only(data):
+    """Give a view that cannot be written to, of data in an array."""
+    if isinstance(data, np.ndarray):
+        data = data.view()
+        data.flags.writeable = False
+    return data
 
 
 def _run(key, work):

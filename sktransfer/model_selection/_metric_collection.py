@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+from sklearn.base import clone
+
 from ..metrics import get_metric, metric_name
 from ..metrics import named_metrics as metrics_by_name
 
@@ -12,6 +15,7 @@ __all__ = [
     "needs_network",
     "needs_probabilities",
     "set_collection_params",
+    "with_one_seed",
 ]
 
 
@@ -174,3 +178,26 @@ def set_collection_params(metric, params):
             entries[name] = get_metric(entries[name])
         entries[name].set_params(**values)
     return entries if isinstance(metric, Mapping) else type(metric)(entries.values())
+
+
+def with_one_seed(metrics):
+    """Draw the seeds of metrics that would draw one in each fit.
+
+    Candidates are compared, so the chance in a metric must be the same for all of them.
+
+    Parameters
+    ----------
+    metrics : dict of str to metric
+        The metrics.
+
+    Returns
+    -------
+    metrics : dict of str to metric
+        Those with ``random_state=None`` are replaced by clones with a seed.
+    """
+    seeded = dict(metrics)
+    for name, metric in metrics.items():
+        if metric.get_params(deep=False).get("random_state", 0) is None:
+            seed = int(np.random.SeedSequence().generate_state(1)[0])
+            seeded[name] = clone(metric).set_params(random_state=seed)
+    return seeded

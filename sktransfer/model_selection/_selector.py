@@ -9,7 +9,7 @@ from sklearn.base import MetaEstimatorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, check_memory
+from sklearn.utils.validation import check_is_fitted
 
 from ..utils._sklearn import (
     CallbackSupportMixin,
@@ -23,11 +23,12 @@ from ._extraction import Extractor, extract
 from ._metric_collection import (
     named_metrics,
     needs_probabilities,
+    with_one_seed,
 )
 from ._results import SelectionResults, results_frame
 from ._scoring import score_features
 from ._selection import Progress, Selection
-from ._validation import check_target, check_weights, training_rows
+from ._validation import check_target, check_weights, open_memory, training_rows
 
 __all__ = ["TransferabilitySelector"]
 
@@ -365,7 +366,8 @@ class TransferabilitySelector(
         )
         weights = check_weights(weights, y_checked)
         splits = training_rows(self.cv, X, y_checked, split_params)
-        memory = os.fspath(self.memory) if isinstance(self.memory, os.PathLike) else self.memory
+        memory = open_memory(self.memory)
+        metrics = with_one_seed(metrics)
 
         context = self._init_callback_context(
             max_subtasks=len(candidates), sequential_subtasks=False
@@ -381,7 +383,7 @@ class TransferabilitySelector(
                 X,
                 y,
                 len(y_checked),
-                check_memory(memory),
+                memory,
                 any(map(needs_probabilities, metrics.values())),
             ),
             y=y_checked,

@@ -1,13 +1,18 @@
 """What is checked before any candidate is run: target, weights and splits."""
 
+import errno
+import os
 from numbers import Integral
 
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_memory
 
-__all__ = ["check_target", "check_weights", "training_rows"]
+from ..utils._target import refuse_masked
+
+__all__ = ["check_target", "check_weights", "open_memory", "training_rows"]
 
 
 def check_target(X, y):
@@ -34,6 +39,7 @@ def check_target(X, y):
         raise ValueError(
             "TransferabilitySelector requires y to be passed, but the target y is None."
         )
+    refuse_masked(y, "The target y")
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
     if bool(np.all(y == y[:1])):
@@ -69,6 +75,41 @@ def check_weights(sample_weights, y):
         check_consistent_length(y, weights)
         arrays.setdefault(id(weights), np.asarray(weights))
     return {name: arrays[id(weights)] for name, weights in sample_weights.items()}
+
+
+def open_memory(memory):
+    """Make a joblib memory of the parameter ``memory``, at a place that can be written to.
+
+    Parameters
+    ----------
+    memory : str, path, object with a method ``cache`` or None
+        As passed to the selector.
+
+    Returns
+    -------
+    memory : object with a method ``cache``
+        The memory.
+
+    Raises
+    ------
+    ValueError
+        If there can't be a folder of this name, or no files in it.
+    """
+    if not isinstance(memory, str | os.PathLike):
+        return check_memory(memory)
+    location = os.fspath(memory)
+    folder = os.path.join(location, "joblib")  # where joblib puts its files
+    try:
+        # Only where there is a folder already does nothing need to be made in it at first.
+        if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return check_memory(location)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(
+            "The 'memory' parameter must be a folder that can be made and written to. "
+            f"Got {location!r} instead ({reason})."
+        ) from error
 
 
 def training_rows(cv, X, y, split_params):

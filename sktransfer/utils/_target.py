@@ -10,7 +10,14 @@ from scipy import sparse
 from ..exceptions import AmbiguousTargetWarning
 from ._sklearn import _check_sample_weight
 
-__all__ = ["Target", "as_labels", "as_target_array", "check_weights", "encode_target"]
+__all__ = [
+    "Target",
+    "as_labels",
+    "as_target_array",
+    "check_weights",
+    "encode_target",
+    "refuse_masked",
+]
 
 # Larger positive weights, or smaller ones than its inverse, would leave float64 when squared.
 _LARGEST_WEIGHT = 1e100
@@ -117,6 +124,11 @@ def encode_target(y, *, tasks, name, task="auto"):
         y = y[:, 0]
     if y.dtype.kind == "O":
         y = as_labels(y, f"The target y for {name}")
+    if y.dtype.kind in "MmV":
+        raise ValueError(
+            f"The target y for {name} must hold strings or numbers; got dtype {y.dtype}. Dates "
+            "can be labels as strings, or values as a number of days."
+        )
     detected, seen = _detect_task(y)
     guessed = task == "auto"
     if guessed:
@@ -124,6 +136,12 @@ def encode_target(y, *, tasks, name, task="auto"):
     if task not in tasks:
         raise ValueError(
             f"{name} is defined for {' and '.join(tasks)} targets; got a {task} target y ({seen})."
+        )
+    if guessed and task == "regression" and y.ndim == 2 and y.dtype.kind in "iu":
+        raise ValueError(
+            f"The target y for {name} has {y.shape[1]} columns of whole numbers, which may be "
+            "several labels per sample (one target at a time is supported, or 0/1 columns) or "
+            "several values to predict: use LogME(task='regression') or floats for the latter."
         )
     if task == "classification":
         if detected != "classification":
@@ -152,6 +170,29 @@ def encode_target(y, *, tasks, name, task="auto"):
     return Target(task, outputs=outputs.reshape(len(outputs), -1))
 
 
+def refuse_masked(array, what):
+    """Refuse an array with masked values, which would be taken for values like any other.
+
+    Parameters
+    ----------
+    array : object
+        What a caller gave.
+    what : str
+        What it is, for the message.
+
+    Raises
+    ------
+    ValueError
+        If something is masked.
+    """
+    n_masked = np.ma.count_masked(array) if isinstance(array, np.ma.MaskedArray) else 0
+    if n_masked:
+        raise ValueError(
+            f"{what} is a masked array with {n_masked} of {array.size} values masked, and masks "
+            "have no meaning here: leave out those samples, or fill in values by filled()."
+        )
+
+
 def as_target_array(y):
     """Refuse or convert what scikit-learn's own validation of ``y`` does not know.
 
@@ -167,6 +208,7 @@ def as_target_array(y):
     """
     if sparse.issparse(y):
         raise TypeError("The target y must be a dense array; got a sparse one. Use y.toarray().")
+    refuse_masked(y, "The target y")
     if getattr(getattr(y, "dtype", None), "kind", None) == "T":
         return np.array(np.asarray(y).tolist())
     return y

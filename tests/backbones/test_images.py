@@ -40,6 +40,11 @@ def save(folder, images, suffix="png"):
         lambda x: (x / 255).astype(np.float32),
         lambda x: np.asfortranarray(x),
         lambda x: list(x),
+        lambda x: x.tolist(),
+        lambda x: (x / 255).tolist(),
+        lambda x: tuple(tuple(map(tuple, image)) for image in x.tolist()),
+        lambda x: [[list(row) for row in image] for image in x],
+        lambda x: np.ma.masked_array(x),
         lambda x: torch.from_numpy(x),
         lambda x: [Image.fromarray(image) for image in x],
     ],
@@ -49,6 +54,26 @@ def test_grey_images_in_any_layout(change):
     expected = GREY.reshape(6, -1) / 255
     np.testing.assert_allclose(backbone.transform(change(GREY)), expected, atol=1e-6)
     assert pixels().fit(change(GREY)).transform(GREY).shape == (6, 120)
+
+
+def test_lists_of_pixels_that_are_no_images():
+    for values, words in (
+        ((GREY.astype(int) + 1000).tolist(), "between 0 and 255, got values from 1"),
+        ((GREY.astype(int) - 300).tolist(), "between 0 and 255, got values from -300"),
+        ([[[0, 1], [2]], [[0, 1], [2, 3]]], "must hold rows of one length"),
+        ([[[0, 1], [2, 3]], [[0, 1]]], r"images of one shape, got \[\(1, 2\), \(2, 2\)\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            pixels().fit(values)
+
+
+def test_masks_are_not_overlooked():
+    images = np.ma.masked_array(GREY, mask=GREY > 250)
+    with pytest.raises(ValueError, match=rf"X is a masked array with {(GREY > 250).sum()} of 720"):
+        pixels().fit(images)
+    rows = np.ma.masked_array(np.eye(4), mask=np.eye(4))
+    with pytest.raises(ValueError, match="masked array with 4 of 16 values masked"):
+        TorchBackbone(nn.Identity()).fit(np.eye(4)).transform(rows)
 
 
 def test_colour_images_first_or_last():

@@ -17,6 +17,7 @@ rng = np.random.default_rng(0)
 IMAGES = rng.integers(0, 256, size=(30, 12, 12), dtype=np.uint8)
 COLOUR = rng.integers(0, 256, size=(20, 3, 12, 10), dtype=np.uint8)
 VECTORS = rng.normal(size=(25, 5)).astype(np.float32)
+ROWS = torch.from_numpy(VECTORS)
 UNIT = {"mean": 0.0, "std": 1.0}
 
 
@@ -284,6 +285,182 @@ def test_outputs_that_are_no_tensor_are_named():
     assert named.predict_proba(VECTORS).shape == (25, 2)
 
 
+@pytest.mark.parametrize(
+    "parametrize",
+    [
+        nn.utils.parametrizations.weight_norm,
+        nn.utils.parametrizations.spectral_norm,
+        nn.utils.parametrizations.orthogonal,
+    ],
+)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("head", [True, False])
+def test_parametrized_layers_are_layers(parametrize, bias, head):
+    torch.manual_seed(0)
+    last = parametrize(nn.Linear(6, 3, bias=bias)) if head else nn.Linear(6, 3, bias=bias)
+    body = nn.Linear(5, 6) if head else parametrize(nn.Linear(5, 6, bias=bias))
+    network = nn.Sequential(body, nn.ReLU(), last).eval()
+    backbone = TorchBackbone(network).fit(VECTORS)
+    assert backbone.classifier_layer_ == "2"
+    features, probabilities = backbone.extract(VECTORS)
+    with torch.no_grad():
+        expected = network[:2](torch.from_numpy(VECTORS))
+        np.testing.assert_allclose(features, expected, atol=1e-5)
+        np.testing.assert_allclose(probabilities, network[2](expected).softmax(1), atol=1e-5)
+
+
+class Prompt(nn.Module):
+    """A table of weights that is called without an argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(5))
+
+    def forward(self):
+        return self.weight
+
+
+class Prompted(nn.Module):
+    def __init__(self, after=False):
+        super().__init__()
+        self.head, self.prompt, self.after = nn.Linear(5, 3), Prompt(), after
+        self.scale = nn.Parameter(torch.ones(()))  # a root with weights of its own
+
+    def forward(self, x):
+        if self.after:
+            return self.head(x) * self.prompt().sum()
+        return self.head(x + self.prompt())
+
+
+def test_layers_called_without_an_input():
+    backbone = TorchBackbone(Prompted()).fit(VECTORS)
+    assert backbone.classifier_layer_ == "head"
+    np.testing.assert_allclose(backbone.transform(VECTORS), VECTORS + 1, rtol=1e-6)
+    assert TorchBackbone(Prompted(after=True)).fit(VECTORS).classifier_layer_ is None
+
+
+def test_a_layer_that_calls_others_inside_is_the_layer():
+    class Adapted(nn.Linear):
+        def __init__(self):
+            super().__init__(5, 3)
+            self.low_rank = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return super().forward(x) + self.low_rank(x)
+
+    backbone = TorchBackbone(nn.Sequential(nn.Linear(5, 5), Adapted())).fit(VECTORS)
+    assert backbone.classifier_layer_ == "1"
+
+
+def test_attention_that_is_run_last_is_no_classifier():
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(5, 1, batch_first=True)
+
+        def forward(self, x):
+            x = x[:, None]
+            return self.attention(x, x, x)[0][:, 0]
+
+    assert TorchBackbone(Attending()).fit(VECTORS).classifier_layer_ is None
+
+
+def torchvision_networks():
+    models = pytest.importorskip("torchvision.models")
+    convnext = pytest.importorskip("torchvision.models.convnext")
+    tiny_vit = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "mlp_dim": 32}
+    return {
+        "vit": lambda: models.VisionTransformer(image_size=32, patch_size=8, **tiny_vit),
+        "resnet18": models.resnet18,
+        "convnext": lambda: models.ConvNeXt([convnext.CNBlockConfig(8, None, 2)]),
+        "squeezenet": models.squeezenet1_1,
+    }
+
+
+@pytest.mark.parametrize(
+    "name, layer",
+    [
+        ("vit", "heads.head"),
+        ("resnet18", "fc"),
+        ("convnext", "classifier.2"),
+        ("squeezenet", "classifier.1"),
+    ],
+)
+def test_heads_of_torchvision_are_found(name, layer):
+    torch.manual_seed(0)
+    network = torchvision_networks()[name]().eval()
+    head = network.get_submodule(layer)
+    images = rng.random(size=(4, 3, 32, 32), dtype=np.float32)
+    with torch.no_grad():
+        if name == "vit":
+            head.weight.normal_()  # a new one is all zeros
+        logits = network(torch.from_numpy(images))
+    backbone = TorchBackbone(network, **UNIT).fit(images)
+    assert backbone.classifier_layer_ == layer
+    features, probabilities = backbone.extract(images)
+    np.testing.assert_allclose(probabilities, logits.softmax(1), atol=1e-5)
+    if isinstance(head, nn.Linear):
+        with torch.no_grad():
+            np.testing.assert_allclose(head(torch.from_numpy(features)), logits, atol=1e-5)
+    else:
+        assert features.shape == (4, head.in_channels)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit:FutureWarning", "ignore:.torch.jit:DeprecationWarning"
+)
+@pytest.mark.parametrize("compiled", [torch.jit.script, lambda net: torch.jit.trace(net, (ROWS,))])
+def test_torchscript_can_only_give_its_output(compiled):
+    network = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)).eval()
+    scripted = compiled(network)
+    for given in (scripted, nn.Sequential(nn.Identity(), scripted)):
+        with pytest.raises(ValueError, match="TorchScript module, whose layers cannot be watched"):
+            TorchBackbone(given).fit(VECTORS)
+        with pytest.raises(ValueError, match="TorchScript module, whose layers cannot be watched"):
+            TorchBackbone(given, classifier="2").fit(VECTORS)
+        backbone = TorchBackbone(given, classifier=None).fit(VECTORS)
+        with torch.no_grad():
+            expected = network(ROWS)
+        np.testing.assert_allclose(backbone.transform(VECTORS), expected, rtol=1e-5)
+    assert all(parameter.requires_grad for parameter in scripted.parameters())
+
+
+def test_what_a_network_changes_afterwards_does_not_reach_the_features():
+    class Wiping(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            self.body, self.head, self.name = nn.Linear(5, 6), nn.Linear(6, 3), name
+
+        def forward(self, x):
+            features = self.body(x)
+            logits = self.head(features)
+            output = logits.clone()
+            {"features": features, "logits": logits}[self.name].zero_()
+            return output
+
+    for name in ("features", "logits"):
+        network = Wiping(name)
+        features, probabilities = (
+            TorchBackbone(network, classifier="head").fit(VECTORS).extract(VECTORS)
+        )
+        with torch.no_grad():
+            expected = network.body(ROWS)
+            np.testing.assert_allclose(features, expected, rtol=1e-5)
+            np.testing.assert_allclose(probabilities, network(ROWS).softmax(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("cast", [True, False])
+def test_mixed_precision_around_a_call_does_not_change_it(cast):
+    backbone = TorchBackbone(trained_convnet(), **UNIT, device="cpu").fit(IMAGES)
+    expected = backbone.extract(IMAGES)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cast):
+        again = TorchBackbone(trained_convnet(), **UNIT, device="cpu").fit(IMAGES)
+        for got in (backbone.extract(IMAGES), again.extract(IMAGES)):
+            np.testing.assert_array_equal(got[0], expected[0])
+            np.testing.assert_array_equal(got[1], expected[1])
+        assert torch.is_autocast_enabled("cpu") is cast
+
+
 # -- what is left alone ----------------------------------------------------------------------------
 
 
@@ -446,18 +623,50 @@ def test_what_a_factory_returns_is_checked():
         TorchBackbone(dict).fit(VECTORS)
 
 
+class Remembering(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 2)
+        self.last = self.layer(torch.ones(1, 5))
+
+    def forward(self, x):
+        self.last = self.layer(x)
+        return self.last
+
+
+def old_weight_norm():
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(5, 6)), nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize("build", [Remembering, old_weight_norm])
+@pytest.mark.parametrize("called", [True, False])
+def test_networks_that_keep_computed_tensors_are_copied(build, called):
+    network = build() if called else build
+    backbone = TorchBackbone(network).fit(VECTORS)
+    with torch.no_grad():
+        expected = backbone.module_(ROWS).softmax(1)
+    np.testing.assert_allclose(backbone.predict_proba(VECTORS), expected, rtol=1e-5)
+    if called:
+        before = backbone.transform(VECTORS)
+        with torch.no_grad():
+            np.testing.assert_allclose(network.eval()(ROWS).softmax(1), expected, rtol=1e-5)
+            for parameter in network.parameters():
+                parameter.zero_()
+        np.testing.assert_array_equal(backbone.transform(VECTORS), before)
+
+
 def test_networks_that_cannot_be_used_say_why():
     with pytest.raises(ValueError, match="lazy layers"):
         TorchBackbone(nn.LazyLinear(3)).fit(VECTORS)
 
-    class Remembering(nn.Module):
+    class Locked(nn.Linear):
         def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(5, 2)
-            self.last = self.layer(torch.ones(1, 5))
+            super().__init__(5, 2)
+            self.lock = threading.Lock()
 
     with pytest.raises(ValueError, match="cannot be copied"):
-        TorchBackbone(Remembering()).fit(VECTORS)
+        TorchBackbone(Locked()).fit(VECTORS)
     with pytest.raises(ValueError, match=r"cannot take input of shape \(2, 5\)"):
         TorchBackbone(nn.Linear(6, 3)).fit(VECTORS)
 

@@ -40,8 +40,40 @@ def test_labels_are_the_names_of_the_sub_folders(tmp_path):
         names = [name.rsplit("/", 1)[-1] for name in target.X]
         assert names == ["2.tiff", "1.png", "a.JPG", "b.png"]
         assert target.target_names.tolist() == ["cat", "dog"]
-        assert target.n_ignored == 3
+        assert target.n_ignored == 1
+        assert target.ignored_suffixes == (".txt",)
         assert target.X.ndim == 1
+
+
+def test_nothing_below_a_hidden_folder_is_read(tmp_path):
+    folder = make_folder(tmp_path, dog=["1.png"], cat=["2.png", "deep/3.png"])
+    seen = load_image_folder(folder)
+    for hidden in (".ipynb_checkpoints", "__MACOSX", "deep/.thumbs/small"):
+        (folder / "cat" / hidden).mkdir(parents=True)
+        Image.fromarray(IMAGES[0]).save(folder / "cat" / hidden / "2.png")
+    again = load_image_folder(folder)
+    assert again.X.tolist() == seen.X.tolist()
+    assert again.n_ignored == 0
+    # Only what lies below the class counts, not where the folder itself is.
+    elsewhere = make_folder_below(tmp_path / ".data" / "set", cat=["1.png"], dog=["2.png"])
+    assert len(load_image_folder(elsewhere).X) == 2
+
+
+def make_folder_below(root, **classes):
+    root.mkdir(parents=True)
+    return make_folder(root, **classes)
+
+
+def test_what_is_left_out_is_counted_and_named(tmp_path):
+    folder = make_folder(tmp_path, dog=["1.png"], cat=["2.png"])
+    for name in ("3.jfif", "4.JFIF", "5.heic", "deep/6"):
+        (folder / "dog" / name).parent.mkdir(exist_ok=True)
+        (folder / "dog" / name).write_bytes(b"an image of another kind")
+    (folder / "cat" / "7.png").symlink_to(folder / "nowhere.png")
+    target = load_image_folder(folder)
+    assert len(target.X) == 2
+    assert target.n_ignored == 5
+    assert target.ignored_suffixes == (".heic", ".jfif", "broken link", "no suffix")
 
 
 def test_a_backbone_reads_the_folder(tmp_path):
@@ -117,7 +149,14 @@ def test_constant_images_are_counted(tmp_path):
     [
         ({"images": IMAGES, "y": LABELS}, r"must hold 'X' and 'y' or .*holds \['images', 'y'\]"),
         ({"X": IMAGES, "y": LABELS[:5]}, r"got shapes \(12, 28, 28\) and \(5,\)"),
-        ({"X": IMAGES[:0], "y": LABELS[:0]}, r"got shapes \(0, 28, 28\)"),
+        ({"X": IMAGES[:0], "y": LABELS[:0]}, r"has no samples, got shapes \(0, 28, 28\)"),
+        ({"X": IMAGES, "y": 3}, r"and \(\)\.$"),
+        ({"X": IMAGES, "y": np.r_[np.nan, LABELS[1:]]}, "finite labels, got NaN .* 1 of 12"),
+        ({"X": IMAGES, "y": np.full((12, 2), np.inf)}, "finite labels, got NaN .* 24 of 24"),
+        ({"X": IMAGES, "y": LABELS + 1j}, "numbers or strings as labels, got dtype complex128.$"),
+        ({"X": IMAGES, "y": LABELS.astype("S2")}, r"as labels, got dtype \|S2"),
+        ({"X": IMAGES, "y": LABELS.astype("M8[D]")}, "as labels, got dtype datetime64"),
+        ({"X": IMAGES, "y": np.zeros(12, dtype="i4,i4")}, "as labels, got dtype"),
         ({"X": LABELS, "y": LABELS}, r"got shapes \(12,\)"),
         ({"X": IMAGES, "y": LABELS.reshape(12, 1, 1)}, "one or two axes"),
         ({"X": IMAGES, "y": np.arange(36).reshape(12, 3)}, "got multiclass-multioutput labels"),

@@ -554,7 +554,6 @@ LABELS = {
     "uint8": np.array([255, 0, 7], dtype=np.uint8),
     "int objects": np.array([5, 2, 9], dtype=object),
     "large": np.array([2**62, -(2**62), 0]),
-    "dates": np.array(["2024-02-01", "2023-01-01", "2025-01-01"], dtype="datetime64[D]"),
 }
 
 

@@ -189,6 +189,37 @@ def test_regression_and_multilabel_targets():
     assert np.isfinite(list(selector.scores_.values())).all()
 
 
+class Drawing(LogME):
+    """A score that is nothing but chance."""
+
+    lives_on_moments = False
+
+    def __init__(self, random_state=None):
+        super().__init__()
+        self.random_state = random_state
+
+    _parameter_constraints = {"random_state": ["random_state"]}
+
+    def _fit(self, X, target, sample_weight):
+        self.score_ = float(np.random.default_rng(self.random_state).normal())
+
+
+@pytest.mark.parametrize("cv", [None, 2])
+def test_all_candidates_are_compared_on_the_same_draw(cv):
+    metric = Drawing()
+    selector = TransferabilitySelector(candidates(), ["logme", metric], refit="drawing", cv=cv)
+    draws = []
+    for _ in range(2):
+        scores = set(selector.fit(X, Y).metric_scores_["drawing"].values())
+        assert len(scores) == 1
+        draws.extend(scores)
+        assert selector.score(X, Y) == selector.score(X, Y) in scores
+    assert draws[0] != draws[1]
+    assert metric.random_state is None and selector.metric[1] is metric
+    fixed = TransferabilitySelector(candidates(), Drawing(7)).fit(X, Y)
+    assert fixed.metric_.random_state == 7
+
+
 def test_images_and_other_inputs_reach_the_candidates_as_they_are():
     seen = []
 
@@ -201,7 +232,7 @@ def test_images_and_other_inputs_reach_the_candidates_as_they_are():
     y = np.arange(40) % 2
     selector = TransferabilitySelector([("a", Spy()), ("b", Counting("b", 4))], cv=2)
     assert selector.fit(images, y).transform(images).shape[0] == 40
-    assert all(data is images for data in seen)
+    assert all(np.shares_memory(data, images) and data.shape == images.shape for data in seen)
     words = [f"word {i}" * (1 + i % 3) for i in range(40)]
     length = FunctionTransformer(_lengths)
     selector = TransferabilitySelector([("length", length)], cv=2).fit(words, y)

@@ -167,6 +167,61 @@ def test_a_source_head_that_does_not_match_the_samples_is_a_failure_of_the_candi
         TransferabilitySelector([("net", Broken(how))], ["logme", "leep"]).fit(X, Y)
 
 
+class Writing(Broken):
+    """Changes the data it is given, in one of its methods."""
+
+    def __init__(self, how, stateless=False, what="X"):
+        super().__init__(how, stateless)
+        self.what = what
+
+    def fit(self, X, y=None):
+        if self.how == "fit":
+            {"X": X, "y": y}[self.what][:] = 0
+        return self
+
+    def transform(self, X):
+        if self.how == "transform":
+            X *= 0
+        return X[:, :2]
+
+
+@pytest.mark.parametrize("cv", [None, 2])
+@pytest.mark.parametrize(
+    "writing",
+    [Writing("fit"), Writing("transform"), Writing("transform", True), Writing("fit", what="y")],
+)
+def test_a_candidate_that_writes_into_the_data_fails_alone(writing, cv, tmp_path):
+    given = [("writing", writing), *GOOD]
+    expected = TransferabilitySelector(GOOD, cv=cv).fit(X, Y)
+    on_disk = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", X.dtype, X.shape)
+    on_disk[:] = X
+    for data in (X.copy(), np.asfortranarray(X), on_disk):
+        y = Y.copy()
+        selector = TransferabilitySelector(given, cv=cv)
+        with pytest.warns(CandidateFailedWarning, match="'writing' has no score .*read-only"):
+            selector.fit(data, y)
+        assert selector.ranking_ == {**expected.ranking_, "writing": 3}
+        # Another layout in memory may change the last digit.
+        assert {n: selector.scores_[n] for n, _ in GOOD} == pytest.approx(expected.scores_)
+        np.testing.assert_array_equal(data, X)
+        np.testing.assert_array_equal(y, Y)
+        assert data.flags.writeable and y.flags.writeable
+
+
+def test_scikit_learn_in_place_copies_what_it_may_not_change():
+    given = [("scaled", StandardScaler(copy=False)), ("pca", PCA(2, copy=False))]
+    data = X.copy()
+    selector = TransferabilitySelector(given, cv=2).fit(data, Y)
+    assert np.isfinite(list(selector.scores_.values())).all()
+    np.testing.assert_array_equal(data, X)
+
+
+def test_masked_targets_are_refused():
+    y = np.ma.masked_array(Y, mask=np.arange(len(Y)) < 3)
+    with pytest.raises(ValueError, match="target y is a masked array with 3 of 150 values masked"):
+        TransferabilitySelector(GOOD).fit(X, y)
+
+
 def test_all_failing():
     given = [("a", Broken()), ("b", Broken("nan")), ("c", Broken())]
     with pytest.raises(ValueError) as caught:

@@ -1,6 +1,9 @@
 """Extracted features kept between fits: found again if nothing changed, and only then."""
 
+import logging
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import sktransfer
+from sktransfer.exceptions import DamagedCacheWarning
 from sktransfer.model_selection import TransferabilitySelector
 from sktransfer.model_selection import _extraction as extraction
 
@@ -185,6 +189,73 @@ def test_failures_are_not_remembered(tmp_path):
         selector.fit(X, Y)
     Moody.mood = "good"
     assert np.isfinite(selector.fit(X, Y).best_score_)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_place_that_cannot_be_is_refused_before_any_work(tmp_path, kind):
+    (tmp_path / "file").write_text("")
+    for location in (tmp_path / "file" / "cache", tmp_path / "file", Path("nul\0l")):
+        selector = TransferabilitySelector([("net", Net())], memory=kind(location))
+        with pytest.raises(ValueError, match="'memory' parameter must be a folder that can be"):
+            selector.fit(X, Y)
+        assert Net.n_run == 0
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 0)() == 0, reason="root may write anywhere")
+def test_a_place_that_cannot_be_written_to_is_refused_before_any_work(tmp_path):
+    for folder in (tmp_path / "new", tmp_path / "old" / "joblib"):
+        folder.mkdir(parents=True)
+        folder.chmod(0o500)
+    for location in (tmp_path / "new", tmp_path / "old"):
+        with pytest.raises(ValueError, match=r"written to. Got '.*' instead \(Permission denied"):
+            TransferabilitySelector([("net", Net())], memory=location).fit(X, Y)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:20], lambda b: b"", lambda b: b[: len(b) // 2]])
+def test_damaged_features_are_extracted_again(tmp_path, damage, caplog):
+    given = [("net", Net()), ("learner", Learner(0.5)), ("other", Net(2.0))]
+    selector = TransferabilitySelector(given, memory=tmp_path)
+    expected = selector.fit(X, Y).scores_
+    entries = sorted(tmp_path.rglob("output.pkl"))
+    assert len(entries) == 3
+    for entry in entries[:2]:
+        entry.write_bytes(damage(entry.read_bytes()))
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.warns(DamagedCacheWarning, match="cannot be read and are extracted") as caught,
+    ):
+        assert n_run(selector.fit, X, Y) == 300
+    assert len(caught) == 1
+    assert str(tmp_path) in str(caught[0].message)
+    assert caplog.records == []
+    assert selector.scores_ == expected
+    assert n_run(selector.fit, X, Y) == 0
+
+
+def test_any_object_with_a_method_cache_is_a_memory():
+    kept = {}
+
+    def cache(function, ignore):
+        def cached(key, work):
+            if key not in kept:
+                kept[key] = function(key, work)
+            return kept[key]
+
+        return cached
+
+    selector = TransferabilitySelector([("net", Net())], memory=SimpleNamespace(cache=cache))
+    assert n_run(selector.fit, X, Y) == 150
+    assert n_run(selector.fit, X, Y) == 0
+
+
+def test_networks_that_cannot_be_pickled_are_run_each_time(tmp_path):
+    nn = pytest.importorskip("torch.nn")
+    from sktransfer.backbones import TorchBackbone
+
+    net = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 6)), nn.Linear(6, 3))
+    plain = TransferabilitySelector([("net", TorchBackbone(net))]).fit(X, Y)
+    kept = TransferabilitySelector([("net", TorchBackbone(net))], memory=tmp_path).fit(X, Y)
+    assert plain.scores_ == kept.scores_
 
 
 def test_torch_modules_are_known_by_their_weights(tmp_path):

@@ -16,6 +16,7 @@ from sktransfer.utils._target import (
     as_target_array,
     check_weights,
     encode_target,
+    refuse_masked,
 )
 
 
@@ -43,7 +44,6 @@ def encode(y, task="auto", tasks=TASKS):
         (np.array([Fraction(1, 2), 1, 1, 1], dtype=object), [Fraction(1, 2), 1]),
         (np.array([[3], [1], [3], [3]]), [1, 3]),
         (np.array([[True], [False], [True], [True]]), [False, True]),
-        (np.array(["2020-01-01", "2021-01-01"] * 2, dtype="datetime64[D]"), None),
         ([5, 5, 5, 5], [5]),
     ],
 )
@@ -51,8 +51,7 @@ def test_labels(y, classes):
     y = np.asarray(y)
     target = encode(y)
     assert target.task == "classification"
-    if classes is not None:
-        assert target.classes.tolist() == classes
+    assert target.classes.tolist() == classes
     assert target.classes[target.codes].tolist() == y.ravel().tolist()
     assert target.codes.dtype == np.intp
     assert target.n_samples == 4
@@ -71,7 +70,6 @@ def test_labels(y, classes):
         ([0.5, 1.0, 2.0], "regression"),
         ([[0.5], [1.0], [2.0]], "regression"),
         ([[0.0, 2.0], [1.0, 1.0], [1.0, 0.0]], "regression"),
-        ([[0, 3], [1, 1], [1, 0]], "regression"),
         ([[0, 1], [1, 1], [1, 0]], "multilabel"),
         ([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], "multilabel"),
         ([[True, False], [True, True], [False, False]], "multilabel"),
@@ -94,6 +92,7 @@ def test_numbers(y, task):
 def test_a_task_can_be_asked_for():
     assert encode([1, 2, 2], task="regression").outputs.tolist() == [[1], [2], [2]]
     assert encode([[0, 1], [1, 1]], task="regression").task == "regression"
+    assert encode([(1, 2), (3, 4)], task="regression").outputs.tolist() == [[1, 2], [3, 4]]
     assert encode([1.0, 2.0, 2.0], task="classification").classes.tolist() == [1, 2]
     assert encode([True, False], task="regression").outputs.tolist() == [[1], [0]]
 
@@ -149,6 +148,13 @@ def test_whole_floats_that_hardly_repeat_are_announced():
         ([[1, 2], [3, 4]], "classification", TASKS, "Unknown label type.*2 numeric columns"),
         ([0, 1], "multilabel", TASKS, "two or more columns of 0 and 1; got labels"),
         ([[0, 2], [1, 1]], "multilabel", TASKS, "two or more columns of 0 and 1; got 2 numeric"),
+        ([[0, 3], [1, 1], [1, 0]], "auto", TASKS, "2 columns of whole numbers.*'regression'"),
+        ([(1, 2)] * 3, "auto", TASKS, "several labels per sample.*or floats"),
+        (np.array([[1, 2], [3, 4]], dtype=object), "auto", TASKS, "2 columns of whole numbers"),
+        (np.array([[1, 2]], np.uint8), "auto", ("classification",), "got a regression target"),
+        (np.array(["2020-01-01"] * 3, "datetime64[D]"), "auto", TASKS, "numbers; got .*datetime64"),
+        (np.array([1, 2], "timedelta64[s]"), "regression", TASKS, "numbers; got .*timedelta64"),
+        (np.array([(1,), (2,)], dtype=[("a", int)]), "auto", TASKS, "must hold strings or num"),
         (["a", "b"], "regression", TASKS, "must hold numbers; got dtype <U1"),
         ([["a", "b"], ["c", "d"]], "auto", TASKS, "shape .2, 2. must hold numbers"),
         (np.array(["a", 1], dtype=object), "auto", TASKS, "mixes numbers and strings"),
@@ -168,6 +174,14 @@ def test_sequences_are_no_labels():
     y[:] = [(1, 2), (3, 4), (1, 2)]
     with pytest.raises(ValueError, match="values of type tuple"):
         encode(y)
+
+
+def test_masks_are_not_overlooked():
+    y = np.ma.masked_array([0, 1, 0, 1], mask=[0, 0, 1, 0])
+    with pytest.raises(ValueError, match="target y is a masked array with 1 of 4 values masked"):
+        as_target_array(y)
+    refuse_masked(np.ma.masked_array([0, 1]), "X")
+    assert as_target_array(y.filled(1)).tolist() == [0, 1, 1, 1]
 
 
 def test_arrays_that_scikit_learn_does_not_know():

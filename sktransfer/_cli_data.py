@@ -1,0 +1,197 @@
+"""The data of the command line: loading, and what can be said against them before anything runs."""
+
+import numpy as np
+
+__all__ = ["CommandTarget", "check_runs", "demo_target", "load_target"]
+
+_ROWS_OF_FILES = 64
+_LISTED_SUFFIXES = 8
+
+
+class CommandTarget:
+    """A target with what the command line says about it.
+
+    Parameters
+    ----------
+    X : ndarray
+        Data or paths of image files.
+    y : ndarray
+        Labels.
+    task : {"classification", "multilabel", "regression"}
+        Kind of target.
+    title : str
+        One line that describes the data.
+    remarks : list of str
+        What the user should know of the data.
+    """
+
+    def __init__(self, X, y, task, title, remarks=()):
+        self.X = X
+        self.y = y
+        self.task = task
+        self.title = title
+        self.remarks = list(remarks)
+
+    @property
+    def are_files(self):
+        """Whether the data are paths of images."""
+        return self.X.ndim == 1
+
+    @property
+    def are_images(self):
+        """Whether the data are images, as arrays or files."""
+        return self.X.ndim != 2
+
+    def check(self, n_folds=None):
+        """Refuse, before any network runs, what no network could be ranked on.
+
+        Parameters
+        ----------
+        n_folds : int or None, default=None
+            Number of folds that are wanted.
+
+        Raises
+        ------
+        ValueError
+            If all labels are the same, there are too few samples for the folds, or image files
+            cannot be decoded; all such files are named.
+        """
+        if bool((self.y == self.y[:1]).all()):
+            label = f" ({self.y[0].item()!r})" if self.y.ndim == 1 else ""
+            raise ValueError(
+                "--data: a ranking needs at least 2 classes or values as labels; all "
+                f"{len(self.y)} samples have the same, 1 class{label}."
+            )
+        if n_folds is not None:
+            self._check_folds(n_folds)
+        if self.are_files:
+            _decode_all(self.X)
+
+    def _check_folds(self, n_folds):
+        if self.task != "classification":
+            if n_folds > len(self.y):
+                raise ValueError(f"--cv: {n_folds} folds of {len(self.y)} samples can't be made.")
+            return
+        classes, counts = np.unique(self.y, return_counts=True)
+        if n_folds > counts.max():
+            smallest = counts.argmin()
+            raise ValueError(
+                f"--cv: {n_folds} folds need a class of at least as many samples; the largest has "
+                f"{counts.max()}, the smallest, {classes[smallest].item()!r}, {counts[smallest]}."
+            )
+
+
+def _decode_all(paths):
+    """Decode every file once and forget it: a damaged one is found before the networks run."""
+    from .backbones._images import FileImages, ImagePreprocessing
+
+    # One pixel each, because images of any size may lie in one batch.
+    smallest = ImagePreprocessing((0.0,), (1.0,), size=(1, 1), channels=1, interpolation="nearest")
+    files = FileImages(paths, smallest)
+    for start in range(0, len(files), _ROWS_OF_FILES):
+        files.batch(slice(start, start + _ROWS_OF_FILES))
+
+
+def check_runs(pairs, X):
+    """Show the data to the candidates whose fit learns nothing, until one can take them.
+
+    Parameters
+    ----------
+    pairs : list of (str, transformer)
+        The candidates.
+    X : ndarray
+        The data.
+
+    Raises
+    ------
+    ValueError
+        If no candidate at all can take the data. Candidates that learn from data are not tried.
+    """
+    from sklearn.base import clone
+
+    first_error = None
+    # Values of an array are checked as a whole, files were decoded before; two rows are run.
+    rows = X[:2] if X.ndim == 1 else X
+    for name, candidate in pairs:
+        if not getattr(candidate, "stateless", False):
+            return
+        try:
+            clone(candidate).fit(rows)
+        except (Exception, SystemExit) as error:
+            first_error = first_error or (name, error)
+        else:
+            return
+    name, error = first_error
+    who = f"candidate {name!r} can't" if len(pairs) == 1 else f"none of {len(pairs)} candidates can"
+    kind = "" if type(error) in (ValueError, TypeError) else f"{type(error).__name__}: "
+    raise ValueError(f"{who} take these data: {kind}{error}") from error
+
+
+def load_target(path):
+    """Load a folder or a file and describe it.
+
+    Parameters
+    ----------
+    path : str
+        What was given on the command line.
+
+    Returns
+    -------
+    target : CommandTarget
+        Data, labels and description.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing of this name, or it doesn't hold a target.
+    """
+    from pathlib import Path
+
+    from .datasets import load_image_folder, load_npz_target
+
+    if Path(path).is_dir():
+        target = load_image_folder(path)
+        title = _title(path, len(target.X), len(target.target_names))
+        return CommandTarget(target.X, target.y, "classification", title, _left_out(target))
+    if not Path(path).exists():
+        raise ValueError(f"--data: there is no folder or file {path!r}.")
+    target = load_npz_target(path)
+    n_classes = len(np.unique(target.y)) if target.task == "classification" else None
+    title = _title(path, len(target.X), n_classes, target.task)
+    remarks = []
+    if target.n_constant:
+        remarks.append(
+            f"{target.n_constant} of {len(target.X)} samples are constant, all their values equal."
+        )
+    return CommandTarget(target.X, target.y, target.task, title, remarks)
+
+
+def demo_target():
+    """Give the training part of scikit-learn's digits.
+
+    Returns
+    -------
+    target : CommandTarget
+        Data, labels and description.
+    """
+    from .datasets import load_digits_target
+
+    digits = load_digits_target()
+    title = f"scikit-learn's digits, {len(digits.y_train)} training images, 10 classes"
+    return CommandTarget(digits.images_train, digits.y_train, "classification", title)
+
+
+def _left_out(target):
+    if not target.n_ignored:
+        return []
+    suffixes = list(target.ignored_suffixes)
+    shown = ", ".join(suffixes[:_LISTED_SUFFIXES])
+    if len(suffixes) > _LISTED_SUFFIXES:
+        shown += ", ..."
+    files = "file" if target.n_ignored == 1 else "files"
+    return [f"{target.n_ignored} {files} left out, not images by their names ({shown})."]
+
+
+def _title(path, n_samples, n_classes, task="classification"):
+    what = f"{n_classes} classes" if n_classes else f"{task} target"
+    return f"{path}, {n_samples} samples, {what}"

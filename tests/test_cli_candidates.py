@@ -1,0 +1,215 @@
+"""Candidates of one's own on the command line: where they are found, named, and how they fail."""
+
+import csv
+import io
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the bundled networks need torch")
+pytest.importorskip("click", reason="the command line needs click")
+pytest.importorskip("rich", reason="the command line needs rich")
+
+from sktransfer._cli_candidates import parse_candidates
+from sktransfer.cli import main
+from sktransfer.datasets import load_digits_target
+
+
+@pytest.fixture(scope="module")
+def digits():
+    target = load_digits_target()
+    return target.images_train[:120], target.y_train[:120]
+
+
+@pytest.fixture(scope="module")
+def npz(digits, tmp_path_factory):
+    path = tmp_path_factory.mktemp("npz") / "digits.npz"
+    np.savez(path, X=digits[0], y=digits[1])
+    return str(path)
+
+
+def run(capsys, *arguments):
+    code = main(["rank", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def rows_of(out):
+    return list(csv.DictReader(io.StringIO(out)))
+
+
+SAD_MODULES = {
+    "raises": "raise RuntimeError('on import')",
+    "syntax": "def (",
+    "leaves": "import sys; sys.exit(3)",
+    "makers": """
+def broken():
+    raise OSError("no internet\\nconnection")
+def needs(argument):
+    return argument
+def leaves():
+    raise SystemExit(3)
+""",
+    "noisy": """
+print("noise on import")
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+class Pixels(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        print("noise in fit")
+        return self
+    def transform(self, X):
+        print("noise in transform")
+        return X.reshape(len(X), -1) / 255.0
+class Broken(Pixels):
+    def transform(self, X):
+        raise RuntimeError("the disk is on fire")
+class Leaves(Pixels):
+    def transform(self, X):
+        raise SystemExit(3)
+mnist = cv = pixels = Pixels()
+broken = Broken()
+leaves = Leaves()
+network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 8), torch.nn.Linear(8, 3))
+""",
+    "others": "from noisy import pixels",
+}
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """Modules in the current folder, which is not on the path, as for the installed command."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    for name, text in SAD_MODULES.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(folder)
+    elsewhere = [path for path in sys.path if path not in ("", str(folder))]
+    monkeypatch.setattr(sys, "path", elsewhere)
+    yield folder
+    for name in SAD_MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        ("raises:x", "can't be imported: RuntimeError: on import"),
+        ("syntax:x", "can't be imported: SyntaxError"),
+        ("leaves:x", "can't be imported: it ended the program, sys.exit(3)"),
+        ("noisy:nothing", "has no attribute 'nothing'"),
+        ("makers:broken", "can't be built: OSError: no internet connection"),
+        ("makers:needs", "can't be built: TypeError: needs() missing 1 required"),
+        ("makers:leaves", "can't be built: it ended the program"),
+        ("noisy:network", "give --mean and --std"),
+    ],
+)
+def test_whatever_an_own_module_raises_is_one_line(capsys, npz, modules, candidate, words):
+    code, out, err = run(capsys, "--data", npz, "--candidates", f"python:{candidate}")
+    assert (code, out) == (2, "")
+    (message,) = [line for line in err.splitlines() if line.startswith("sktransfer:")]
+    assert f"'python:{candidate}'" in message
+    assert words in message
+
+
+def test_a_candidate_that_ends_the_program_while_it_runs(capsys, npz, modules):
+    code, out, err = run(capsys, "--data", npz, "--candidates", "python:noisy:leaves")
+    assert (code, out) == (2, "")
+    last = err.splitlines()[-1]
+    assert last == "sktransfer: candidate 'leaves' ended the program, sys.exit(3)."
+
+
+def test_no_candidate_could_be_scored(capsys, npz, modules):
+    code, out, err = run(capsys, "--data", npz, "--candidates", "python:noisy:broken")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("sktransfer: The only candidate, 'broken', could not")
+    assert "the disk is on fire" in err.splitlines()[-1]
+
+
+def test_modules_of_the_current_folder_leave_no_trace_on_the_path(capsys, npz, modules):
+    before = list(sys.path)
+    code, _, _ = run(capsys, "--data", npz, "--candidates", "python:others:pixels")
+    assert code == 0
+    assert sys.path == before
+
+
+@pytest.mark.parametrize("output_format", ["csv", "json", "table"])
+def test_what_own_modules_print_stays_out_of_the_result(capsys, npz, modules, output_format):
+    code, out, err = run(
+        capsys, "--data", npz, "--candidates", "python:noisy:pixels", "--format", output_format
+    )
+    assert code == 0
+    assert "noise" not in out
+    for where in ("on import", "in fit", "in transform"):
+        assert f"noise {where}" in err
+
+
+def test_different_candidates_never_share_a_name(capsys, npz, modules):
+    code, out, _ = run(
+        capsys, "--data", npz, "--format", "csv", "--candidates", "python:noisy:pixels",
+        "python:others:pixels", "python:noisy:mnist", "tiny:mnist", "python:noisy:cv",
+        "python:noisy:leaves", "python:noisy:pixels", "tiny:mnist*", "--quiet",
+    )  # fmt: skip
+    assert code == 2  # for the one that leaves
+    names = [
+        name
+        for name, _ in parse_candidates(
+            ["python:noisy:pixels", "python:others:pixels", "python:noisy:mnist", "tiny:mnist",
+             "python:noisy:cv", "python:noisy:leaves", "python:noisy:pixels", "tiny:mnist"]
+        )
+    ]  # fmt: skip
+    assert names == [
+        "noisy:pixels", "others:pixels", "noisy:mnist", "mnist", "noisy:cv", "leaves",
+    ]  # fmt: skip
+    code, out, _ = run(
+        capsys, "--data", npz, "--format", "csv", "--candidates", "python:noisy:pixels",
+        "python:others:pixels", "python:noisy:cv",
+    )  # fmt: skip
+    assert code == 0
+    assert {row["candidate"] for row in rows_of(out)} == {
+        "noisy:pixels", "others:pixels", "noisy:cv",
+    }  # fmt: skip
+
+
+def test_a_plain_network_with_mean_and_std(capsys, npz, digits, modules):
+    from sktransfer.backbones import TorchBackbone
+    from sktransfer.metrics import LogME
+
+    arguments = ["--data", npz, "--candidates", "python:noisy:network", "--format", "csv"]
+    code, out, _ = run(capsys, *arguments, "--mean", "-0.5", "--std", "0.25")
+    assert code == 0
+    network = sys.modules["noisy"].network
+    features = TorchBackbone(network, mean=-0.5, std=0.25).fit(digits[0]).transform(digits[0])
+    expected = LogME().fit(features, digits[1]).score_
+    assert float(rows_of(out)[0]["logme"]) == pytest.approx(expected, abs=1e-6)
+    wrong = {
+        "given together": ["--mean", "0"],
+        "not a number": ["--mean", "grey", "--std", "1"],
+        "'std' positive": ["--mean", "0", "--std", "0"],
+    }
+    for words, options in wrong.items():
+        code, out, err = run(capsys, *arguments, *options)
+        assert (code, out) == (2, "")
+        assert words in err.splitlines()[-1]
+    code, _, err = run(capsys, "--demo", "--candidates", "tiny:mnist", "--mean", "0", "--std", "1")
+    assert code == 2
+    assert "there is none among the candidates" in err
+
+
+def test_a_plain_network_for_vectors_needs_no_normalisation(capsys, digits, modules):
+    np.savez("vectors.npz", X=digits[0].reshape(len(digits[0]), -1) / 255.0, y=digits[1])
+    code, out, _ = run(
+        capsys, "--data", "vectors.npz", "--candidates", "python:noisy:network", "--format", "csv"
+    )
+    assert code == 0
+    assert rows_of(out)[0]["width"] == "8"
+
+
+def test_one_candidate_that_cannot_take_the_data_leaves_the_others(capsys, npz, modules):
+    for order in (["tiny:mnist", "python:noisy:pixels"], ["python:noisy:pixels", "tiny:mnist"]):
+        code, out, _ = run(
+            capsys, "--data", npz, "--candidates", *order, "python:noisy:broken", "--format", "csv"
+        )
+        assert code == 0
+        assert len(rows_of(out)) == 3
