@@ -86,6 +86,35 @@ class ReversedBounds(Right):
     bounds = (1.0, 0.0)
 
 
+class OneBound(Right):
+    bounds = (0.0,)
+
+
+class PoolOfStrings(Right):
+    relative_to_pool = "no"
+
+
+class Infinite(Right):
+    bounds = (-np.inf, np.inf)
+
+    def share(self, X, y, weight):
+        return float("inf")
+
+
+class SaysNothing(Right):
+    def share(self, X, y, weight):
+        if np.ptp(X) == 0:
+            raise ValueError("no")
+        return super().share(X, y, weight)
+
+
+class ForgetsItsScore(Right):
+    def score(self, X, y):
+        check_is_fitted(self)
+        result, self.score_ = clone(self).fit(X, y).score_, 0.0
+        return result
+
+
 class TightBounds(Right):
     bounds = (0.0, 0.1)
 
@@ -291,6 +320,19 @@ class FailuresAreZero(Right):
         return np.array([0.0 if one is None else one.score_ for one in fitted_metrics])
 
 
+class OnlyTheBest(Right):
+    @classmethod
+    def pool_scores(cls, fitted_metrics):
+        return super().pool_scores(fitted_metrics)[:1]
+
+
+class EmptyPoolIsZero(Right):
+    @classmethod
+    def pool_scores(cls, fitted_metrics):
+        scores = super().pool_scores(fitted_metrics)
+        return scores if np.isfinite(scores).any() else np.zeros(len(scores))
+
+
 class SecretlyRelative(Right):
     @classmethod
     def pool_scores(cls, fitted_metrics):
@@ -302,6 +344,13 @@ WRONG = [
     (WrongNeeds, "check_class_attributes"),
     (NoTasks, "check_class_attributes"),
     (ReversedBounds, "check_class_attributes"),
+    (OneBound, "check_class_attributes"),
+    (PoolOfStrings, "check_class_attributes"),
+    (Infinite, "check_score_is_a_finite_float_within_bounds"),
+    (SaysNothing, "check_degenerate_data_have_a_score_or_a_reason"),
+    (ForgetsItsScore, "check_score_repeats_the_score_of_fit"),
+    (OnlyTheBest, "check_pools_leave_failed_candidates_out"),
+    (EmptyPoolIsZero, "check_pools_leave_failed_candidates_out"),
     (TightBounds, "check_score_is_a_finite_float_within_bounds"),
     (NumpyScore, "check_score_is_a_finite_float_within_bounds"),
     (ReturnsNothing, "check_score_is_a_finite_float_within_bounds"),
@@ -442,6 +491,31 @@ def test_what_is_about_the_labels_is_not_asked_of_a_metric_without_them():
 @pytest.mark.parametrize(("kind", "check"), WRONG, ids=[kind.__name__ for kind, _ in WRONG])
 def test_a_broken_promise_is_caught(kind, check):
     assert check in failed(kind())
+
+
+def test_a_missing_class_attribute_is_named():
+    class Bare(BaseEstimator):
+        needs = "features"
+
+    with pytest.raises(AssertionError, match="Bare has no class attribute 'bounds'"):
+        check_transferability_metric(Bare())
+
+
+def test_nan_or_a_refusal_with_a_reason_is_as_good_as_a_score():
+    class Announced(Right):
+        def share(self, X, y, weight):
+            if np.ptp(X) == 0:
+                warnings.warn("The features are constant.", UserWarning, stacklevel=2)
+                return float("nan")
+            return super().share(X, y, weight)
+
+    class Refused(Right):
+        def share(self, X, y, weight):
+            if np.ptp(X) == 0:
+                raise ValueError("The features are constant.")
+            return super().share(X, y, weight)
+
+    assert failed(Announced()) == failed(Refused()) == set()
 
 
 def test_a_class_that_no_module_holds_is_copied_instead_of_pickled():
