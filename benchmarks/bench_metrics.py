@@ -10,10 +10,13 @@ numpy and scipy allocate through it, the workspace of LAPACK included.
 """
 
 import argparse
+import importlib.util
 import os
+import sys
 import tempfile
 import time
 import tracemalloc
+import types
 import warnings
 from statistics import median
 
@@ -76,12 +79,18 @@ def score_all(X, y):
 
 
 def peer(X, y):
-    """LogME of transformer-ranker, if it is installed."""
-    try:
-        import torch
-        from transformer_ranker.estimators import LogME as Peer
-    except ImportError:
+    """LogME of transformer-ranker, if it is installed (pip install --no-deps is enough)."""
+    spec = importlib.util.find_spec("transformer_ranker")
+    if spec is None:
         return None
+    import torch
+
+    # The package itself imports language models on import; its estimators need torch alone.
+    shell = types.ModuleType("transformer_ranker")
+    shell.__path__ = list(spec.submodule_search_locations)
+    sys.modules["transformer_ranker"] = shell
+    from transformer_ranker.estimators.logme import LogME as Peer
+
     embeddings, labels = torch.from_numpy(X), torch.from_numpy(y)
     return lambda: Peer().fit(embeddings, labels)
 
