@@ -11,7 +11,7 @@ from sktransfer.finetune._batches import consecutive_batches, stratified_batches
 from sktransfer.finetune._layers import find_early_layers, layer_weights, learning
 from sktransfer.finetune._network import NetworkMetric, undisturbed
 from sktransfer.finetune._triplet import count_triplets, triplet_loss
-from sktransfer.metrics._leep import _drawn_seed
+from sktransfer.metrics._statistics import drawn_seed
 from sktransfer.utils._sklearn import Interval, StrOptions
 
 __all__ = ["FU", "GradientRatio"]
@@ -31,7 +31,7 @@ class GradientRatio(NetworkMetric):
 
     def _gradient_ratio(self, inputs):
         """Set layers and gradient norms; return their ratio, or NaN and the reason."""
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         batches = self._batches(inputs)
         module = inputs.backbone.module_
         with undisturbed(inputs.backbone.device_, self.seed_):

@@ -373,7 +373,8 @@ class MomentMetric(WeightedMetric):
     def __getattr__(self, name):
         # Reached only for what is not set yet: after partial_fit the results are computed on
         # first reading, so that a batch costs no eigendecomposition.
-        if name in type(self)._results and "moments_" in self.__dict__:
+        unread = "moments_" in self.__dict__ and "score_" not in self.__dict__
+        if unread and name in type(self)._results:
             self._score_when_read()
             if name in self.__dict__:
                 return self.__dict__[name]

@@ -11,10 +11,10 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._discriminant import ClassScatter
-from ._leep import _drawn_seed
 from ._permutations import chance_scores, reason_to_doubt
 from ._second_moments import row_blocks
 from ._sfda import _SMALLEST_SHRINKAGE, _largest_eigenvalue
+from ._statistics import drawn_seed
 
 # Published weights of the two parts, and the published share of samples in the energy's tail.
 _WEIGHTS = {"energy": 0.15, "lda": 0.85}
@@ -157,7 +157,7 @@ class ETran(RowMetric):
         self.components_ = {"energy": energy, "lda": lda}
         self.score_ = _alone(energy, lda, n_features)
 
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         chance = chance_scores(score_of, lda, X, target.codes, self.seed_, self.n_permutations)
         self.chance_level_ = float("nan")
         if chance:

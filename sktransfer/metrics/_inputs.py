@@ -3,6 +3,7 @@
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from ..utils._sklearn import _check_feature_names
 from ._base import RowMetric
 from ._registry import get_metric, metric_name
 
@@ -79,28 +80,50 @@ class MetricInputs:
             If the candidate does not have what the metric needs.
         """
         metric = clone(get_metric(metric))
+        self.require(metric)
         if metric.needs == "features":
-            if self.features is None:
-                raise ValueError(f"{type(metric).__name__} needs features, and none were given.")
             self._give_source(metric)
             if getattr(metric, "lives_on_moments", False):
-                return metric.fit_moments(self._shared_moments(metric))
+                metric.fit_moments(self._shared_moments(metric))
+                _check_feature_names(metric, self.features, reset=True)
+                return metric
             if isinstance(metric, RowMetric):
                 return self._fit_rows(metric)
             return self._fit_plain(metric, self.features)
         if metric.needs in ("probabilities", "labels"):
+            return self._fit_plain(metric, self.probabilities)
+        return self._fit_plain(metric.set_params(backbone=self.backbone), self.inputs)
+
+    def require(self, metric):
+        """Check that a metric has what it needs, before any work.
+
+        Parameters
+        ----------
+        metric : TransferabilityMetric
+            The metric.
+
+        Raises
+        ------
+        ValueError
+            If the candidate does not have what the metric needs, or the metric takes no weights.
+        """
+        name = type(metric).__name__
+        if metric.needs == "features":
+            if self.features is None:
+                raise ValueError(f"{name} needs features, and none were given.")
+        elif metric.needs in ("probabilities", "labels"):
             if self.probabilities is None:
                 raise ValueError(
-                    f"{type(metric).__name__} needs source probabilities, and none were given "
+                    f"{name} needs source probabilities, and none were given "
                     "(the candidate has no source head)."
                 )
-            return self._fit_plain(metric, self.probabilities)
-        if self.inputs is None or self.backbone is None:
+        elif self.inputs is None or self.backbone is None:
             raise ValueError(
-                f"{type(metric).__name__} needs the raw inputs and the network itself, and "
+                f"{name} needs the raw inputs and the network itself, and "
                 f"{'no inputs were' if self.inputs is None else 'no backbone was'} given."
             )
-        return self._fit_plain(metric.set_params(backbone=self.backbone), self.inputs)
+        if self.sample_weight is not None and not has_fit_parameter(metric, "sample_weight"):
+            raise ValueError(f"{name} has no definition for sample_weight.")
 
     def _give_source(self, metric):
         """Tell a metric that compares with the source about it, if nobody did."""
@@ -113,22 +136,15 @@ class MetricInputs:
     def _fit_plain(self, metric, X):
         if self.sample_weight is None:
             return metric.fit(X, self.y)
-        self._require_weights(metric)
         return metric.fit(X, self.y, sample_weight=self.sample_weight)
 
     def _fit_rows(self, metric):
         """Fit a metric on the rows, with the moments that other metrics may have gathered."""
-        if self.sample_weight is not None:
-            self._require_weights(metric)
         metric._validate_params()
         X, target, weight = metric._validate(self.features, self.y, self.sample_weight)
         metric._require_enough(target)
         metric._fit_rows(X, target, weight, lambda: self._shared_moments(metric))
         return metric
-
-    def _require_weights(self, metric):
-        if not has_fit_parameter(metric, "sample_weight"):
-            raise ValueError(f"{type(metric).__name__} has no definition for sample_weight.")
 
     def _shared_moments(self, metric):
         """Gather the moments once for each reading of the target."""
@@ -138,7 +154,17 @@ class MetricInputs:
         return self._moments[task]
 
 
-def score_metrics(features, y, metrics, *, probabilities=None, sample_weight=None):
+def score_metrics(
+    features,
+    y,
+    metrics,
+    *,
+    probabilities=None,
+    sample_weight=None,
+    source_centroids=None,
+    inputs=None,
+    backbone=None,
+):
     """Score one candidate by several metrics on the same features.
 
     Parameters
@@ -153,11 +179,22 @@ def score_metrics(features, y, metrics, *, probabilities=None, sample_weight=Non
         Source-class probabilities, for metrics that need them.
     sample_weight : array-like of shape (n_samples,), default=None
         Relative weights.
+    source_centroids : array-like of shape (n_source_classes, n_features), default=None
+        Mean features of the source classes, for metrics that compare with the source.
+    inputs : array or sequence of shape (n_samples, ...), default=None
+        Raw inputs of the candidate, for metrics that look into its network.
+    backbone : fitted transformer, default=None
+        The candidate itself, for the same metrics.
 
     Returns
     -------
     scores : dict of str to float
         One score per metric, in the order given.
+
+    Raises
+    ------
+    ValueError
+        If something that one of the metrics needs was not given; nothing is scored then.
 
     Examples
     --------
@@ -167,8 +204,19 @@ def score_metrics(features, y, metrics, *, probabilities=None, sample_weight=Non
     >>> {name: round(score, 2) for name, score in score_metrics(F, y, ["logme", "hscore"]).items()}
     {'logme': -0.16, 'hscore': 1.19}
     """
-    inputs = MetricInputs(y, features, probabilities, sample_weight)
-    return {name: inputs.fit(metric).score_ for name, metric in named_metrics(metrics).items()}
+    known = MetricInputs(
+        y,
+        features,
+        probabilities,
+        sample_weight,
+        source_centroids=source_centroids,
+        inputs=inputs,
+        backbone=backbone,
+    )
+    metrics = named_metrics(metrics)
+    for metric in metrics.values():
+        known.require(metric)
+    return {name: known.fit(metric).score_ for name, metric in metrics.items()}
 
 
 def named_metrics(metrics):

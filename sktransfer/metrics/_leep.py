@@ -7,25 +7,22 @@ import numpy as np
 from scipy import sparse
 from scipy.special import softmax
 from sklearn.metrics.cluster import expected_mutual_information
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ..exceptions import ProbabilityNormalizationWarning
+from ..exceptions import ProbabilityNormalizationWarning, UninformativeScoreWarning
 from ..utils._sklearn import Interval
 from ..utils._target import as_labels, as_target_array
 from ._base import WeightedMetric
+from ._statistics import drawn_seed, entropy
 
 # Elements of a block of gathered conditional probabilities (16 MiB).
 _BLOCK_ELEMENTS = 2**21
 
+# Chance that leaves less than this share of the label entropy leaves nothing to be learned.
+_CHANCE_SHARE = 0.1
+
 # Sums of half-precision probabilities stray by about this much from one.
 _SUM_TOLERANCE = 1e-3
-
-
-def entropy(shares):
-    """Entropy in nats of a discrete distribution."""
-    shares = shares[shares > 0]
-    return float(-(shares * np.log(shares)).sum())
 
 
 class _SourceOutputMetric(WeightedMetric):
@@ -34,7 +31,7 @@ class _SourceOutputMetric(WeightedMetric):
     bounds = (-np.inf, 0.0)
     tasks = ("classification",)
 
-    def _describe(self, score, target, weight, chance_level):
+    def _describe(self, score, target, weight, chance_level, constant):
         self.classes_ = target.classes
         shares = np.bincount(target.codes, weights=weight) / weight.sum()
         self.label_entropy_ = entropy(shares)
@@ -42,6 +39,28 @@ class _SourceOutputMetric(WeightedMetric):
         self.chance_level_ = float(chance_level)
         self.information_gain_ = self.score_ + self.label_entropy_
         self.information_gain_corrected_ = self.score_ - self.chance_level_
+        reason = self._reason_to_doubt(constant, len(target.codes))
+        self.saturated_ = reason is not None
+        if self.saturated_:
+            warnings.warn(
+                f"The {type(self).__name__} score {self.score_:.6g} says nothing of the source: "
+                f"{reason}.",
+                UninformativeScoreWarning,
+                stacklevel=6,
+            )
+
+    def _reason_to_doubt(self, constant, n_samples):
+        """Say why other labels would have the same score, or nearly so."""
+        if constant:
+            return "its output is the same for every sample"
+        if len(self.classes_) == n_samples:
+            return "every class has a single sample"
+        if self.chance_level_ > -_CHANCE_SHARE * self.label_entropy_:
+            return (
+                f"permuted labels score {self.chance_level_:.6g} of at most 0, for so many source "
+                "classes can tell the few samples apart whatever they know"
+            )
+        return None
 
 
 class LEEP(_SourceOutputMetric):
@@ -82,6 +101,9 @@ class LEEP(_SourceOutputMetric):
     information_gain_corrected_ : float
         `score_` - `chance_level_`: the gain that chance does not explain, about 0 for a source
         that knows nothing of the target.
+    saturated_ : bool
+        Whether the score says nothing: the output is constant, every class has one sample, or
+        permuted labels gain more than nine tenths of the label entropy too.
     conditional_ : ndarray of shape (n_classes, n_source_classes)
         P(y | z). Source classes without mass on the target get the class shares.
     classes_ : ndarray of shape (n_classes,)
@@ -102,6 +124,8 @@ class LEEP(_SourceOutputMetric):
     -----
     ProbabilityNormalizationWarning
         If rows of X do not sum to one; they are normalised.
+    UninformativeScoreWarning
+        If the score says nothing, see `saturated_`.
 
     See Also
     --------
@@ -194,8 +218,10 @@ class LEEP(_SourceOutputMetric):
         massless = ~conditional.any(axis=0)
         conditional[:, massless] = shares[:, None]
         self.conditional_ = conditional
-        self.seed_ = _drawn_seed(self.random_state)
-        self._describe(score, target, weight, self._chance_level(theta, target.codes, weight))
+        self.seed_ = drawn_seed(self.random_state)
+        chance = self._chance_level(theta, target.codes, weight)
+        constant = bool(np.ptp(theta, axis=0).max() == 0)
+        self._describe(score, target, weight, chance, constant)
 
     def _chance_level(self, theta, codes, weight):
         """Mean score over permutations of the labels.
@@ -238,15 +264,6 @@ class LEEP(_SourceOutputMetric):
         return self._probabilities(X) @ self.conditional_.T
 
 
-def _drawn_seed(random_state):
-    """Return the seed that a random state stands for, drawing one if it is not a number."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
 def _empirical_predictor(theta, codes, weight):
     """Return P(y | z) and the mean log-likelihood of the expected empirical predictor."""
     n_samples, n_classes = len(codes), int(codes.max()) + 1
@@ -284,6 +301,9 @@ class NCE(_SourceOutputMetric):
         Exact expectation of the score under permuted labels. NaN when samples are weighted.
     information_gain_corrected_ : float
         `score_` - `chance_level_`: the gain that chance does not explain.
+    saturated_ : bool
+        Whether the score says nothing: one source label only, one sample in every class, or
+        permuted labels that gain more than nine tenths of the label entropy too.
     source_classes_ : ndarray of shape (n_source_classes,)
         Source labels that occur (column numbers, for a matrix of source outputs).
     classes_ : ndarray of shape (n_classes,)
@@ -292,6 +312,11 @@ class NCE(_SourceOutputMetric):
         Number of columns of X; 1 for hard labels.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the source classes, when X has string names.
+
+    Warns
+    -----
+    UninformativeScoreWarning
+        If the score says nothing, see `saturated_`.
 
     See Also
     --------
@@ -356,4 +381,4 @@ class NCE(_SourceOutputMetric):
             shares = joint.sum(axis=0)
             expected = expected_mutual_information(counts.astype(np.int64), len(source))
             chance = expected - entropy(shares)
-        self._describe(score, target, weight, chance)
+        self._describe(score, target, weight, chance, len(self.source_classes_) == 1)

@@ -9,9 +9,9 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._knn import mean_of_defined
-from ._leep import _drawn_seed
 from ._permutations import canonical_order
 from ._spectrum import power_of_two
+from ._statistics import drawn_seed
 
 # Candidate penalties relative to the largest eigenvalue of the centred scatter matrix.
 _GRID = np.logspace(-10, 2, 49)
@@ -136,7 +136,7 @@ class LinearProbe(RowMetric):
     def _fit_rows(self, X, target, sample_weight, moments):
         probe = _Probe(X, moments().spectrum)
         self.rank_ = probe.rank
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         penalties, unit = self._penalties(probe)
         if target.task == "classification":
             self._score_labels(X, target, probe, penalties, unit)

@@ -64,6 +64,9 @@ class LogME(MomentMetric):
         `beta_` is 1 / (`noise_floor` x mean square).
     coef_ : ndarray of shape (n_outputs, n_features)
         Posterior mean of the weights, computed when first read.
+    saturated_ : bool
+        Whether other labels with the same class sizes would have the same score, because the
+        features are constant or every class has a single sample.
     complexity_ : float
         Static complexity of the target given the features, in nats: minus the log evidence summed
         over samples and outputs, that is -n_samples x the sum of `scores_`. What it costs to
@@ -86,6 +89,8 @@ class LogME(MomentMetric):
     NoiseFloorWarning
         If the features fit an output exactly with fewer directions than samples, so that
         `noise_floor` decides the score.
+    UninformativeScoreWarning
+        If any labels with the same class sizes would have the same score.
     ConstantTargetWarning
         If an output is zero for every sample; it is left out of the mean.
 
@@ -131,6 +136,7 @@ class LogME(MomentMetric):
         "noise_floor_active_",
         "n_iter_",
         "complexity_",
+        "saturated_",
         "classes_",
         "coef_",
     )
@@ -148,7 +154,8 @@ class LogME(MomentMetric):
 
     def _score_moments(self):
         moments = self.moments_
-        maximum = maximize_evidence(moments.spectrum, tol=self.tol, noise_floor=self.noise_floor)
+        spectrum = moments.spectrum
+        maximum = maximize_evidence(spectrum, tol=self.tol, noise_floor=self.noise_floor)
         self.scores_ = maximum.evidence
         self.alpha_ = maximum.alpha
         self.beta_ = maximum.beta
@@ -157,10 +164,12 @@ class LogME(MomentMetric):
         self.n_iter_ = maximum.n_iter
         if moments.task == "classification":
             self.classes_ = moments.classes
+        self.saturated_ = spectrum.rank == 0 or (
+            moments.task == "classification" and len(moments.classes) == spectrum.n_samples
+        )
         self._warn(maximum)
         defined = np.isfinite(maximum.evidence)
-        n_samples = moments.spectrum.n_samples
-        self.complexity_ = float(-n_samples * maximum.evidence[defined].sum())
+        self.complexity_ = float(-spectrum.n_samples * maximum.evidence[defined].sum())
         self.score_ = float(maximum.evidence[defined].mean()) if defined.any() else np.nan
         # coef_ needs the directions, which are not kept: it is computed anew when it is read.
         self.__dict__.pop("coef_", None)
@@ -189,6 +198,15 @@ class LogME(MomentMetric):
                 f"LogME left out {len(undefined)} of {n_outputs} outputs that are zero for all "
                 f"samples: {undefined[:10].tolist()}.",
                 ConstantTargetWarning,
+                stacklevel=4,
+            )
+        if self.saturated_:
+            cause = "the features are constant"
+            if maximum.gamma.size and self.moments_.spectrum.rank:
+                cause = "every class has a single sample"
+            warnings.warn(
+                f"The LogME score would be the same for any labels: {cause}.",
+                UninformativeScoreWarning,
                 stacklevel=4,
             )
         bounded = int((maximum.floor_share > _FLOOR_SHARE).sum())

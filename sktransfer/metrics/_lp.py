@@ -11,9 +11,9 @@ from ..utils._sklearn import Interval
 from ..utils._target import Target
 from ._base import TransferabilityMetric
 from ._canonical import canonical_order, rounded_norms, row_ranks
-from ._leep import _drawn_seed
 from ._moments import FeatureMoments
 from ._spectrum import power_of_two
+from ._statistics import drawn_seed
 
 # A projection does not move any more when the features are larger or smaller than this.
 _LARGEST_SIZE = 2.0**100
@@ -148,7 +148,7 @@ class LP(TransferabilityMetric):
 
     def _fit(self, X, target, sample_weight):
         self.classes_ = target.classes
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         rows, classes = _canonical_rows(X, target.codes, unit_variance=not self.in_sample)
         fold, self.n_folds_ = self._folds(classes)
         if self.in_sample:

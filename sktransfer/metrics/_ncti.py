@@ -10,8 +10,8 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval
 from ._base import RowMetric
 from ._discriminant import ClassScatter
-from ._leep import _drawn_seed
 from ._permutations import chance_scores, reason_to_doubt
+from ._statistics import drawn_seed
 
 # As published: the temperature reads this many leading components, and has this lower bound.
 _TEMPERATURE_COMPONENTS = 32
@@ -157,7 +157,7 @@ class NCTI(RowMetric):
         sizes = np.bincount(target.codes)
         self.score_ = _alone(self.components_, sizes, Z.shape[1])
 
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         reason = None
         if spectrum.rank == 0:
             reason = "the features are constant"

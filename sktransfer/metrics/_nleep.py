@@ -12,7 +12,8 @@ from ..exceptions import NotConvergedWarning, UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._canonical import canonical_order, reproducible_spectrum, rounded_norms, row_ranks
-from ._leep import _drawn_seed, _empirical_predictor, entropy
+from ._leep import _empirical_predictor
+from ._statistics import drawn_seed, entropy
 
 # Components are rounded to this grid (in standard deviations), far below what `reg_covar` lets the
 # mixture see. Sums of them are then exact, so that neither the order of the rows nor the number of
@@ -158,7 +159,7 @@ class NLEEP(RowMetric):
 
     def _fit_rows(self, X, target, sample_weight, moments):
         self.classes_ = target.classes
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         rows = self._principal_rows(X, target, moments)
         self.n_components_ = rows.shape[1]
         order, classes = canonical_order(row_ranks(X, rounded_norms(rows)), target.codes)

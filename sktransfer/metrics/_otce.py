@@ -13,10 +13,10 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import TransferabilityMetric
 from ._canonical import row_ranks
-from ._leep import _drawn_seed, entropy
 from ._pas import check_source, source_target
 from ._permutations import chance_scores, reason_to_doubt
 from ._spectrum import power_of_two
+from ._statistics import drawn_seed, entropy
 
 
 class OTCE(TransferabilityMetric):
@@ -196,7 +196,7 @@ class OTCE(TransferabilityMetric):
             "conditional_entropy": task,
             "wasserstein": max(-transport.cost, lowest),
         }
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         # The domain difference is the same for any labels.
         chance = chance_scores(task_part, task, X, target.codes, self.seed_, self.n_permutations)
         self.chance_level_ = float("nan")

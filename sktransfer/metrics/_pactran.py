@@ -10,8 +10,8 @@ from scipy.special import digamma, gammaln, logsumexp
 from ..exceptions import ProbabilityNormalizationWarning, UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
-from ._leep import entropy
 from ._logistic import minimize_logistic
+from ._statistics import entropy
 
 # Sums of half-precision probabilities stray by about this much from one.
 _SUM_TOLERANCE = 1e-3

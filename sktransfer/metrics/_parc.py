@@ -9,8 +9,8 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval
 from ._base import RowMetric
 from ._canonical import canonical_order, reproducible_spectrum, rounded_norms, row_ranks
-from ._leep import _drawn_seed
 from ._spectrum import power_of_two
+from ._statistics import drawn_seed
 
 # Up to so many pairs every correlation is kept and sorted; more are counted on a grid.
 _MOST_SORTED_PAIRS = 2**20
@@ -128,7 +128,7 @@ class PARC(RowMetric):
 
     def _fit_rows(self, X, target, sample_weight, moments):
         self.classes_ = target.classes
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         self.chance_level_ = 0.0
         rows = self._standardised(X, target, moments)
         self.n_components_ = rows.shape[1]
@@ -170,7 +170,7 @@ class PARC(RowMetric):
             return "all pairs of samples have the same feature distance"
         if not same.any():
             return "no two samples share a class"
-        if self.n_components is not None and self.n_components_ == n_samples - 1:
+        if self.n_components is not None and self.n_components_ >= 0.88 * (n_samples - 1):
             return (
                 f"with {self.n_components_} components of {n_samples} samples, standardised "
                 "samples are equally far apart whatever the features; use fewer components or more "

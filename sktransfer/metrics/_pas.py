@@ -11,9 +11,9 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, _fit_context
 from ..utils._target import as_target_array, encode_target
 from ._base import TransferabilityMetric
-from ._leep import _drawn_seed
 from ._permutations import chance_scores, reason_to_doubt
 from ._spectrum import power_of_two
+from ._statistics import drawn_seed
 
 _EPS = np.finfo(np.float64).eps
 
@@ -174,7 +174,7 @@ class PAS(TransferabilityMetric):
                 f"X has {X.shape[1]} features, but the source of PAS has {centroids.shape[1]}; "
                 "both must come from the same layer of the same network."
             )
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         self.centroids_ = centroids
         self.score_ = _mean_margin(X, _unit_rows(centroids))
         self.chance_level_ = float("nan")
@@ -225,7 +225,7 @@ class PAS(TransferabilityMetric):
 
     def _fit(self, X, target, sample_weight):
         self.classes_ = target.classes
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         self.centroids_ = _centroids(X, target.codes)
 
         def score_of(codes):

@@ -1,6 +1,7 @@
 """Labels permuted by a seed, and what a score is worth beside the scores they get."""
 
 import numpy as np
+from scipy import stats
 
 from ._second_moments import row_blocks
 from ._spectrum import power_of_two
@@ -73,8 +74,13 @@ def chance_scores(score_of, score, X, codes, seed, n_permutations):
         permuted = np.empty_like(labels)
         permuted[order] = rng.permutation(labels)
         scores.append(score_of(permuted))
-        if len(scores) > 2 and score > np.mean(scores) + 2 * _DEVIATIONS * np.std(scores, ddof=1):
-            break
+        k = len(scores)
+        if k > 2:
+            # A new draw lies this far out once in ten thousand times; few draws know their spread
+            # badly, and must be further away.
+            far = stats.t.isf(1e-4, k - 1) * np.sqrt(1 + 1 / k) * np.std(scores, ddof=1)
+            if score > np.mean(scores) + far:
+                break
     return scores
 
 

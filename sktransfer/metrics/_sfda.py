@@ -12,8 +12,8 @@ from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._discriminant import ClassScatter
-from ._leep import _drawn_seed
 from ._permutations import chance_scores, reason_to_doubt
+from ._statistics import drawn_seed
 
 # Rounds of the published power iteration, and the smallest adaptive shrinkage.
 _ROUNDS = 3
@@ -145,7 +145,7 @@ class SFDA(RowMetric):
             self.coef_ = (directions @ coef).T / spectrum.unit
         self.intercept_ = intercept - spectrum.mean @ (directions @ coef)
 
-        self.seed_ = _drawn_seed(self.random_state)
+        self.seed_ = drawn_seed(self.random_state)
         variances = np.square(Z).mean(axis=0)
         reason = self._trivial(spectrum.rank, len(X))
         chance = chance_scores(

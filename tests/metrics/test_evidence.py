@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from sktransfer.exceptions import NoiseFloorWarning
+from sktransfer.exceptions import NoiseFloorWarning, UninformativeScoreWarning
 from sktransfer.metrics import FeatureMoments, LogME
 from sktransfer.metrics._evidence import ProfiledEvidence, maximize_evidence
 
@@ -167,7 +167,9 @@ class TestUpperEnd:
         np.testing.assert_array_equal(metric.coef_, np.zeros((1, 6)))
 
     def test_zero_features(self):
-        metric = LogME().fit(np.zeros((10, 3)), [0, 1] * 5)
+        with pytest.warns(UninformativeScoreWarning, match="features are constant"):
+            metric = LogME().fit(np.zeros((10, 3)), [0, 1] * 5)
+        assert metric.saturated_
         assert np.isinf(metric.alpha_).all()
         assert metric.score_ == pytest.approx(-0.5 * (np.log(2 * np.pi * 0.5) + 1))
 
@@ -313,3 +315,21 @@ def test_complexity_is_the_description_length_of_the_target():
     assert metric.complexity_ == pytest.approx(-sum(densities), rel=1e-9)
     # Features that know the target make it simpler.
     assert LogME().fit(F + 3 * np.eye(6)[y], y).complexity_ < metric.complexity_
+
+
+def test_a_single_sample_in_every_class_says_nothing():
+    F = np.random.default_rng(10).normal(size=(6, 4))
+    with pytest.warns(UninformativeScoreWarning, match="single sample"):
+        metric = LogME().fit(F, np.arange(6))
+    with pytest.warns(UninformativeScoreWarning):
+        permuted = LogME().fit(F, np.arange(6)[::-1])
+    assert metric.saturated_
+    assert permuted.score_ == pytest.approx(metric.score_, abs=1e-12)
+    assert not LogME().fit(F, [0, 0, 1, 1, 2, 2]).saturated_
+
+
+def test_asking_for_what_a_fit_does_not_have_costs_no_second_one():
+    rng = np.random.default_rng(11)
+    metric = LogME().fit(rng.normal(size=(30, 4)), rng.normal(size=30))
+    assert not hasattr(metric, "classes_")
+    assert metric.moments_._spectra == {}

@@ -340,3 +340,21 @@ def test_source_centroids_reach_the_metric_that_compares_with_them():
     kept = MetricInputs(y, F, source_centroids=centroids).fit(PAS(source_centroids=own))
     assert kept.score_ == PAS(source_centroids=own).fit(F, y).score_
     assert MetricInputs(y, F).fit("pas").score_ == PAS().fit(F, y).score_
+
+
+def test_nothing_is_scored_when_something_is_missing():
+    y, F = np.arange(20) % 2, np.random.default_rng(2).normal(size=(20, 3))
+    with pytest.raises(ValueError, match="LEEP needs source probabilities"):
+        score_metrics(F, y, ["logme", "leep"])
+    with pytest.raises(ValueError, match="FU needs the raw inputs and the network itself"):
+        score_metrics(F, y, ["logme", "fu"])
+
+
+def test_every_metric_knows_the_names_of_the_features():
+    y = np.arange(30) % 3
+    frame = pd.DataFrame(np.random.default_rng(3).normal(size=(30, 2)), columns=["a", "b"])
+    inputs = MetricInputs(y, features=frame)
+    for name in ("logme", "hscore", "gbc"):
+        fitted = inputs.fit(name)
+        assert fitted.feature_names_in_.tolist() == ["a", "b"]
+        assert fitted.score(frame, y) == pytest.approx(fitted.score_, abs=1e-12)

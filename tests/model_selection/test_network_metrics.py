@@ -157,6 +157,7 @@ def test_a_pipeline_that_ends_in_a_network_is_refitted_in_each_split():
         assert found == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 @pytest.mark.parametrize("metrics", [["fu"], ["logme", "lpfu", "nce"]])
 def test_number_of_processes_and_kept_candidates_change_nothing(metrics):
     instances = {name: get_metric(name) for name in metrics}

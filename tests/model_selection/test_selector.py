@@ -317,6 +317,7 @@ def test_candidates_that_treat_training_data_differently_are_scored_on_what_they
 # -- one pass, several metrics ---------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_each_candidate_is_run_once_for_all_metrics():
     nets = [("a", Counting("a")), ("b", Counting("b", 5))]
     selector = TransferabilitySelector(nets, metric=["logme", "hscore", "leep", "nce"]).fit(X, Y)
@@ -747,6 +748,7 @@ def test_features_of_few_candidates_are_in_memory_at_a_time():
     assert most[0] <= 3  # the leader, the one being run, and one on its way out
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_nce_and_leep_agree_on_hard_outputs():
     class Hard(Counting):
         def extract(self, X):

@@ -110,6 +110,7 @@ def test_a_candidate_that_learns_is_run_on_all_samples_and_on_each_training_part
     assert Net.n_run == len(X) + 4 * len(X)
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_selected_rows_and_fitting_again_agree_where_nothing_is_learned():
     metrics = ["logme", "hscore", "leep", "nce"]
     selected = TransferabilitySelector([("net", Net())], metrics, cv=3).fit(X, Y)
@@ -296,6 +297,7 @@ def test_small_classes_in_folds():
     assert np.isfinite(selector.best_score_)
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_infinite_scores_are_scores():
     class Certain(Net):
         def extract(self, X):

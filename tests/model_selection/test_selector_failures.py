@@ -138,6 +138,7 @@ def test_candidates_that_fail_for_one_reason_share_a_warning():
     ]
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 @pytest.mark.parametrize(
     "how, reason",
     [
