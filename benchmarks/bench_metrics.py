@@ -79,7 +79,7 @@ def score_all(X, y):
 
 
 def peer(X, y):
-    """LogME of transformer-ranker, if it is installed (pip install --no-deps is enough)."""
+    """LogME of transformer-ranker, if it is installed (torchmetrics is all it needs here)."""
     spec = importlib.util.find_spec("transformer_ranker")
     if spec is None:
         return None
