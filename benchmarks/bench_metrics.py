@@ -87,7 +87,7 @@ def peer(X, y):
 
     # The package itself imports language models on import; its estimators need torch alone.
     shell = types.ModuleType("transformer_ranker")
-    shell.__path__ = list(spec.submodule_search_locations)
+    shell.__spec__, shell.__path__ = spec, list(spec.submodule_search_locations)
     sys.modules["transformer_ranker"] = shell
     from transformer_ranker.estimators.logme import LogME as Peer
 
