@@ -1,7 +1,15 @@
-"""The bundled tiny zoo, a target for it, and loaders for data of one's own."""
+"""The bundled tiny zoo, a target for it, published references, and loaders for your own data."""
 
 from sktransfer.datasets._digits import load_digits_target
 from sktransfer.datasets._loaders import load_image_folder, load_npz_target
+from sktransfer.datasets._medmnist_reference import MedMNISTReference, load_medmnist_reference
 from sktransfer.datasets._tiny_zoo import load_tiny_zoo
 
-__all__ = ["load_digits_target", "load_image_folder", "load_npz_target", "load_tiny_zoo"]
+__all__ = [
+    "MedMNISTReference",
+    "load_digits_target",
+    "load_image_folder",
+    "load_medmnist_reference",
+    "load_npz_target",
+    "load_tiny_zoo",
+]

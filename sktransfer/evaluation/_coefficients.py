@@ -12,6 +12,7 @@ __all__ = ["METHODS", "ORDER_METHODS", "coefficient", "coefficient_of_permutatio
 METHODS = ("kendall", "weighted_kendall", "spearman", "pearson")
 # These depend on the order of the values alone.
 ORDER_METHODS = METHODS[:3]
+_ROUNDING = 1e-14
 _CELLS = 300_000  # numbers held at a time when going through permutations
 
 
@@ -53,7 +54,8 @@ def coefficient(method, x, y, counts=None):
     with np.errstate(invalid="ignore", divide="ignore"):
         statistic = _BY_COUNTS[method](x, y, counts)
     defined = _varies(x, counts) & _varies(y, counts)
-    return np.where(defined, np.clip(statistic, -1, 1), np.nan)
+    perfect = np.abs(statistic) > 1 - _ROUNDING
+    return np.where(defined, np.where(perfect, np.sign(statistic), statistic), np.nan)
 
 
 def _varies(x, counts):
@@ -84,7 +86,7 @@ def _kendall(x, y, counts):
 
 def _weighted_kendall(x, y, counts):
     signs_x, signs_y = _signs(x), _signs(y)
-    most = int(counts.sum(axis=1).max())
+    most = int(counts.sum(axis=1).max(initial=0))
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
     both = 0
     for first, second in ((x, y), (y, x)):

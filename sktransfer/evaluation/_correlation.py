@@ -216,9 +216,10 @@ def rank_correlation(
         # In one order whatever order the candidates came in; equal ones are interchangeable.
         order = np.lexsort((y, x))
         x, y = x[order], y[order]
-        counts = bootstrap_counts(len(x), n_resamples, rng)
-        resampled = coefficient(method, x, y, counts)[None]
-        interval = limits(statistic, resampled, len(x), level, method)
+        if n_resamples:
+            counts = bootstrap_counts(len(x), n_resamples, rng)
+            resampled = coefficient(method, x, y, counts)
+            interval = limits(statistic, resampled[None], len(x), level, method)
         pvalue = permutation_pvalue(method, x, y, alternative, n_permutations, rng)
     return CorrelationResult(
         statistic=statistic,
@@ -386,6 +387,8 @@ def absence(pair, absent=ABSENT):
         if missing.any():
             names = [name for name, lost in zip(pair.labels, missing, strict=True) if lost]
             said.append(
-                sentence.replace("{}", f"{listed(names)} ({len(names)} of {len(missing)} candidates)", 1)
+                sentence.replace(
+                    "{}", f"{listed(names)} ({len(names)} of {len(missing)} candidates)", 1
+                )
             )
     return "; ".join(said)

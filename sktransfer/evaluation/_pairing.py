@@ -243,7 +243,7 @@ def read_numbers(values, argument, names=None):
         Which are no numbers.
     """
     if isinstance(values, np.ma.MaskedArray):
-        values = values.astype(object).filled(None)
+        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths

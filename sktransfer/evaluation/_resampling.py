@@ -110,8 +110,6 @@ def limits(statistic, resampled, n_candidates, level, method):
     low, high : float
         Within [-1, 1], around `statistic`.
     """
-    if resampled.size == 0:
-        return (np.nan, np.nan)
     if n_candidates < FEWEST_CANDIDATES:
         return (-1.0, 1.0)
     tail = (1 - level) / 2

@@ -7,7 +7,7 @@ import numpy as np
 
 from ._coefficients import METHODS, coefficient
 from ._correlation import check_option, correlate, orient, orientation
-from ._pairing import pair_scores
+from ._pairing import pair_scores, read_scores
 from ._resampling import bootstrap_counts, check_resampling, limits, random_generator
 from ._tables import pair_repeats, read_table
 
@@ -411,6 +411,7 @@ def _mean_correlation(
     statistic, interval = np.nan, (np.nan, np.nan)
     if reason is None:
         statistic = float(np.nanmean(values))
+    if reason is None and n_resamples:
         counts = bootstrap_counts(len(labels), n_resamples, rng)
         # Whatever order the candidates came in, the same ones are drawn in every correlation.
         counts[:, np.lexsort(keys)] = counts.copy()
@@ -433,4 +434,3 @@ def _mean_correlation(
         names=labels,
         left_out=left_out,
     )
-

@@ -142,5 +142,3 @@ def pair_repeats(first, second):
             f"Got the indices {listed(first.repeats)} and {listed(second.repeats)}."
         )
     return [place[label] for label in first.repeats]
-
-
