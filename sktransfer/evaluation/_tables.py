@@ -110,8 +110,8 @@ def _table_of_columns(columns, names, argument, positional=False, repeats=None):
 
 
 def _table_of(read, names, argument, width):
-    values = np.array([values for values, _ in read], dtype=float).reshape(-1, width)
-    missing = np.array([missing for _, missing in read], dtype=bool).reshape(-1, width)
+    values = np.array([values for values, _ in read], dtype=float).reshape(len(read), width)
+    missing = np.array([missing for _, missing in read], dtype=bool).reshape(len(read), width)
     return Table(values, missing, names, False, tuple(range(len(read))))
 
 
