@@ -54,7 +54,7 @@ class MedMNISTReference(Bunch):
 
     Parameters
     ----------
-    **contents : object
+    **kwargs : object
         What it holds.
 
     Examples

@@ -36,7 +36,7 @@ class CorrelationResult:
 
     ``float(result)`` is its statistic.
 
-    Attributes
+    Parameters
     ----------
     statistic : float
         The coefficient, in [-1, 1], or NaN with a `reason`.
@@ -106,7 +106,7 @@ def rank_correlation(
     nan_policy="propagate",
     alternative="two-sided",
     level=0.95,
-    n_resamples=2000,
+    n_resamples=5000,
     n_permutations=9999,
     random_state=0,
 ):
@@ -145,7 +145,7 @@ def rank_correlation(
         Of the p-value: agreement as strong in either direction, as good, or as bad.
     level : float, default=0.95
         Of the interval.
-    n_resamples : int, default=2000
+    n_resamples : int, default=5000
         Bootstrap resamples behind the interval; with 0 the interval is NaN.
     n_permutations : int, default=9999
         Pairings behind the p-value. All of them are gone through if there are no more than these,
@@ -208,7 +208,8 @@ def rank_correlation(
     flips = orientation(input, greater_is_better)
     pair = pair_scores(scores, reference, names)
     orient(pair, flips)
-    rng = random_generator(random_state)
+    # One stream each, so that the p-value is the same without an interval.
+    for_interval, for_pvalue = random_generator(random_state).spawn(2)
     pair, statistic, reason, sides = correlate(pair, method, flips, nan_policy)
     pvalue, interval = np.nan, (np.nan, np.nan)
     if reason is None:
@@ -217,10 +218,10 @@ def rank_correlation(
         order = np.lexsort((y, x))
         x, y = x[order], y[order]
         if n_resamples:
-            counts = bootstrap_counts(len(x), n_resamples, rng)
+            counts = bootstrap_counts(len(x), n_resamples, for_interval)
             resampled = coefficient(method, x, y, counts)
             interval = limits(statistic, resampled[None], len(x), level, method)
-        pvalue = permutation_pvalue(method, x, y, alternative, n_permutations, rng)
+        pvalue = permutation_pvalue(method, x, y, alternative, n_permutations, for_pvalue)
     return CorrelationResult(
         statistic=statistic,
         pvalue=float(pvalue),

@@ -15,6 +15,7 @@ __all__ = [
     "pair_scores",
     "read_numbers",
     "read_scores",
+    "refuse_lazy",
 ]
 
 _MOST_LISTED = 6
@@ -121,6 +122,7 @@ def read_scores(data, argument):
     """
     if isinstance(data, Mapping):
         return _named(list(data.values()), list(data), argument)
+    refuse_lazy(data, argument)
     if hasattr(data, "iloc"):
         return _read_pandas(data, argument)
     if hasattr(data, "columns"):  # a frame without an index
@@ -129,6 +131,23 @@ def read_scores(data, argument):
         return _read_structured(np.asarray(data), argument)
     values, missing = read_numbers(data, argument)
     return Scores(values, missing)
+
+
+def refuse_lazy(data, argument):
+    """Ask for the numbers of a frame that has not been computed yet.
+
+    Parameters
+    ----------
+    data : object
+        What was given.
+    argument : str
+        What the parameter is called.
+    """
+    if hasattr(data, "collect"):
+        raise ValueError(
+            f"'{argument}' must hold its numbers. "
+            f"Got a {type(data).__name__}, which has to be collected first."
+        )
 
 
 def clean_names(names, argument):
@@ -171,8 +190,8 @@ def _read_pandas(data, argument):
     if data.ndim == 2:
         if data.shape[1] != 1:
             raise ValueError(
-                f"'{argument}' must be one column of a frame. Got a frame with the columns "
-                f"{listed(data.columns)}."
+                f"'{argument}' must be one column of a frame. "
+                f"Got a frame of {data.shape[1]} columns."
             )
         data = data.iloc[:, 0]
     values = data.to_numpy()
@@ -265,14 +284,19 @@ def read_numbers(values, argument, names=None):
 
 
 def _numbers_of_objects(array, argument, names):
-    numbers_ = np.empty(len(array))
+    read = np.empty(len(array))
     for position, value in enumerate(array):
+        label = position if names is None else names[position]
         if value is None or type(value).__name__ == "NAType":
-            numbers_[position] = np.nan
+            read[position] = np.nan
         elif isinstance(value, (numbers.Real, np.bool_)):
-            numbers_[position] = float(value)
+            try:
+                read[position] = value
+            except OverflowError:
+                raise ValueError(
+                    f"'{argument}' has a number that is too large for candidate {label!r}."
+                ) from None
         else:
-            label = position if names is None else names[position]
             raise ValueError(
                 f"'{argument}' must hold real numbers. "
                 f"Got {value!r} of type {type(value).__name__} for candidate {label!r}."
@@ -280,7 +304,7 @@ def _numbers_of_objects(array, argument, names):
     whole = [value for value in array if isinstance(value, numbers.Integral)]
     if len(whole) == len(array) and all(-(2**63) <= value < 2**63 for value in whole):
         return np.array([int(value) for value in whole], dtype=np.int64)
-    return numbers_
+    return read
 
 
 # -- pairing ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class StabilityResult:
     Returned by :func:`stability_intra`, :func:`stability_ref` and :func:`stability_inter`.
     ``float(result)`` is its statistic.
 
-    Attributes
+    Parameters
     ----------
     statistic : float
         Mean of the correlations, in [-1, 1], or NaN with a `reason`.
@@ -167,11 +167,11 @@ def stability_intra(
     table = read_table(scores, "scores")
     comparisons = [
         _Comparison(
-            (table.repeats[i], table.repeats[j]),
+            (table.labels[i], table.labels[j]),
             (table.row(i), table.row(j)),
-            (f"repeat {table.repeats[i]}", f"repeat {table.repeats[j]}"),
+            (f"repeat {table.labels[i]}", f"repeat {table.labels[j]}"),
         )
-        for i, j in combinations(range(len(table.repeats)), 2)
+        for i, j in combinations(range(len(table.labels)), 2)
     ]
     if not comparisons:
         comparisons = f"fewer than 2 repeats ({len(table.repeats)})"
@@ -259,7 +259,7 @@ def stability_ref(
             (f"repeat {label}", "the reference"),
             ("metric failed: no score for {}" + f" in repeat {label}", "no reference value for {}"),
         )
-        for place, label in enumerate(table.repeats)
+        for place, label in enumerate(table.labels)
     ]
     options = (flips, nan_policy, level, n_resamples, random_state)
     return _mean_correlation("ref", method, table, comparisons, *options, names)
@@ -342,7 +342,7 @@ def stability_inter(
             (first.row(i), second.row(j)),
             (f"scores_a, repeat {label}", f"scores_b, repeat {label}"),
         )
-        for i, (label, j) in enumerate(zip(first.repeats, order, strict=True))
+        for i, (label, j) in enumerate(zip(first.labels, order, strict=True))
     ]
     options = (orientation(input), nan_policy, level, n_resamples, random_state)
     arguments = ("scores_a", "scores_b")

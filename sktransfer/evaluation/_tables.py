@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._pairing import Scores, clean_names, is_default, listed, read_numbers, read_scores
+from ._pairing import (
+    Scores,
+    clean_names,
+    is_default,
+    listed,
+    read_numbers,
+    read_scores,
+    refuse_lazy,
+)
 
 __all__ = ["Table", "pair_repeats", "read_table"]
 
@@ -20,6 +28,12 @@ class Table:
     positional: bool
     repeats: tuple
     named_repeats: bool = False
+
+    @property
+    def labels(self):
+        """What repeats are called: as in the index, or by position if it names some twice."""
+        unique = len(set(self.repeats)) == len(self.repeats)
+        return self.repeats if unique else tuple(range(len(self.repeats)))
 
     def row(self, place):
         """Take the scores of one repeat.
@@ -54,6 +68,7 @@ def read_table(data, argument):
     """
     if isinstance(data, Mapping):
         return _table_of_columns(data.values(), data, argument)
+    refuse_lazy(data, argument)
     if hasattr(data, "iloc"):
         if data.ndim != 2:
             raise ValueError(

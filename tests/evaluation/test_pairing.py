@@ -213,6 +213,7 @@ def test_missing_in_plain_arrays():
         ({"a": [1, 2], "b": [2]}, "one number per candidate"),
         ({"a": 1j, "b": 2}, "Got dtype complex128"),
         ({"a": None, "b": "x"}, "Got 'x' of type str for candidate 'b'"),
+        ([10**400, 1], "has a number that is too large for candidate 0"),
         ([None, "x"], "Got 'x' of type str for candidate 1"),
         (0.5, r"shape \(\)"),
         ([[1, 2], [3, 4]], r"shape \(2, 2\)"),
@@ -232,9 +233,11 @@ def test_wrong_scores(scores, message):
 def test_wrong_frames():
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     columns = {"x": [1, 2], "y": [3, 4]}
-    with pytest.raises(ValueError, match="one column of a frame. Got a frame with the columns 'x'"):
+    with pytest.raises(ValueError, match="one column of a frame. Got a frame of 2 columns"):
         correlate(pandas.DataFrame(columns), [1, 2])
     with pytest.raises(ValueError, match="columns 'x' and 'y'"):
         correlate(polars.DataFrame(columns), [1, 2])
+    with pytest.raises(ValueError, match="Got a LazyFrame, which has to be collected first"):
+        correlate(polars.DataFrame(columns).lazy(), [1, 2])
     with pytest.raises(ValueError, match="real numbers. Got"):
         correlate(pandas.Series(["x", "y"]), [1, 2])

@@ -221,6 +221,7 @@ def test_repeats_pair_by_the_index():
         stability_inter(frame, frame.set_axis([42, 42, 43]))
     twice = frame.set_axis([1, 1, 1])
     assert stability_inter(twice, twice).statistic == 1
+    assert stability_intra(twice).pairs == ((0, 1), (0, 2), (1, 2))
     with pytest.raises(ValueError, match="same repeats. Got 3 and 2"):
         stability_inter(frame, frame.iloc[:2])
 
@@ -258,6 +259,9 @@ def test_wrong_tables(scores, message):
 
 def test_wrong_frames():
     pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    with pytest.raises(ValueError, match="has to be collected first"):
+        stability_intra(polars.DataFrame({"a": [1]}).lazy())
     with pytest.raises(ValueError, match="Got a series"):
         stability_intra(pandas.Series([1, 2]))
     frame = pandas.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
