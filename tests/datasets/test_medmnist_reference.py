@@ -223,7 +223,7 @@ def test_agreement_on_three_of_eight_targets_is_more_than_chance(published):
         for target in TARGETS
     }
     assert [t for t, r in results.items() if r.pvalue < 0.05] == ["Derma", "Blood", "OrganC"]
-    # Nine of twelve AUROC on Blood are 0.998, and many resamples of its sources say nothing.
+    # Eight of twelve AUROC on Blood are 0.998, and many resamples of its sources say nothing.
     assert [t for t, r in results.items() if r.interval[0] > 0] == ["Derma", "OrganC"]
     assert all(r.interval[1] - r.interval[0] > 0.6 for r in results.values())
 
