@@ -1,17 +1,15 @@
 """Images in any of their usual shapes, brought to what one network wants to be given."""
 
-from dataclasses import dataclass
 from os import PathLike, fspath
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
-from torch.nn import functional
+
+from sktransfer.backbones._preprocessing import ImagePreprocessing
 
 __all__ = ["ArrayImages", "FileImages", "ImagePreprocessing", "input_kind"]
 
-# Weights of red, green and blue in a grey value (ITU-R BT.601, what image files use too).
-_LUMA = (0.299, 0.587, 0.114)
 _N_LISTED = 50
 
 
@@ -74,71 +72,6 @@ def _stacked(images):
             )
         array = array.astype(np.uint8)
     return array
-
-
-@dataclass(frozen=True)
-class ImagePreprocessing:
-    """What a network wants done to an image: channels, size and normalisation, in this order.
-
-    Parameters
-    ----------
-    mean, std : tuple of float
-        One number, or one per channel, in units of pixels between 0 and 1.
-    size : tuple of int or None, default=None
-        Height and width to resize to; None keeps the size.
-    channels : int or None, default=None
-        1 turns colour into grey, 3 repeats grey; None keeps the channels.
-    interpolation : {"nearest", "bilinear", "bicubic"}, default="bilinear"
-        How to resize; the last two smooth when they reduce.
-    """
-
-    mean: tuple
-    std: tuple
-    size: tuple | None = None
-    channels: int | None = None
-    interpolation: str = "bilinear"
-
-    def __call__(self, images):
-        """Preprocess a batch of images of one size.
-
-        Parameters
-        ----------
-        images : tensor of shape (n, channels, height, width), float32
-            Pixels between 0 and 1.
-
-        Returns
-        -------
-        images : tensor of shape (n, channels, height, width), float32
-            What the network is given.
-        """
-        found = images.shape[1]
-        if self.channels is not None and found != self.channels:
-            if self.channels == 1 and found == 3:
-                luma = images.new_tensor(_LUMA)[:, None, None]
-                images = (images * luma).sum(dim=1, keepdim=True)
-            elif found == 1:
-                images = images.expand(-1, self.channels, -1, -1)
-            else:
-                raise ValueError(
-                    f"The network takes images with {self.channels} channels, got images with "
-                    f"{found}."
-                )
-        if self.size is not None and tuple(images.shape[2:]) != self.size:
-            if self.interpolation == "nearest":
-                images = functional.interpolate(images, self.size, mode="nearest-exact")
-            else:
-                images = functional.interpolate(
-                    images, self.size, mode=self.interpolation, align_corners=False, antialias=True
-                ).clamp_(0.0, 1.0)
-        for name in ("mean", "std"):
-            if len(getattr(self, name)) not in (1, images.shape[1]):
-                raise ValueError(
-                    f"'{name}' has {len(getattr(self, name))} values, the images have "
-                    f"{images.shape[1]} channels."
-                )
-        mean = images.new_tensor(self.mean)[:, None, None]
-        std = images.new_tensor(self.std)[:, None, None]
-        return (images - mean) / std
 
 
 class ArrayImages:
