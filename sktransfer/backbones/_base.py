@@ -1,7 +1,9 @@
 """What backbones that run a torch network share: input, batches, one pass, output."""
 
 from abc import abstractmethod
-from copy import deepcopy
+from copy import copy, deepcopy
+from hashlib import sha256
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -9,14 +11,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sktransfer.backbones._classifier_layer import (
-    POINTWISE,
-    plain_inference,
-    run_recorded,
-    watch,
-)
+from sktransfer.backbones._capture import capture
+from sktransfer.backbones._classifier_layer import check_head
 from sktransfer.backbones._images import ArrayImages, FileImages, input_kind
-from sktransfer.utils._sklearn import _check_feature_names, _fit_context
+from sktransfer.backbones._layers import resolve_layers
+from sktransfer.backbones._pooling import POOLINGS
+from sktransfer.backbones._provenance import architecture_digest, versions, weights_hash
+from sktransfer.backbones._recording import plain_inference, watch
+from sktransfer.utils._sklearn import Interval, StrOptions, _check_feature_names, _fit_context
 from sktransfer.utils._target import refuse_masked
 
 __all__ = ["BaseTorchBackbone"]
@@ -45,6 +47,15 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     #: Fitting learns nothing from the data: features of rows do not depend on other rows.
     stateless = True
+
+    # Every backbone has these; a subclass adds its own.
+    _parameter_constraints: dict = {
+        "layer": [str, list, tuple],
+        "pooling": [StrOptions(set(POOLINGS))],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_workers": [Interval(Integral, 0, None, closed="left")],
+        "device": [str, torch.device],
+    }
 
     @abstractmethod
     def _make_module(self):
@@ -90,28 +101,46 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         for parameter in module.parameters():
             parameter.requires_grad_(False)
         self.n_parameters_ = sum(parameter.numel() for parameter in module.parameters())
+        self.weights_hash_ = weights_hash(module)
+        self.versions_ = versions(*self._packages)
         self.module_ = module.eval().to(self.device_)
+        self._architecture = architecture_digest(self.module_)
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
         self._dtype = next(floating, torch.float32)
         with plain_inference(self.device_):
             x = self._to_network(batches.batch(slice(0, 2)))
             try:
-                self._layer, output = self._find_layer(x)
+                self._layer, _ = self._find_layer(x)
             except RuntimeError as error:
                 raise ValueError(
                     f"The network cannot take input of shape {tuple(x.shape)}: {error}"
                 ) from error
-            if self._layer is None and not isinstance(output, torch.Tensor):
-                raise ValueError(
-                    f"The network returns a {type(output).__name__} where a tensor is expected; "
-                    "wrap it in a module that returns the tensor that matters."
-                )
+            points = resolve_layers(self.module_, x, self.layer, self.pooling, self._layer)
+            watched = {point.layer for point in points if point.layer is not None}
             if self._layer is not None:
-                watch(self.module_.get_submodule(self._layer.name))
-            features, _ = self._forward(x)
+                check_head(self.module_, x, self._layer)
+                watched.add(self._layer.name)
+            for layer in {self.module_.get_submodule(name) for name in watched}:
+                watch(layer)
+            parts, _ = capture(self.module_, x, points, self._layer)
         self.classifier_layer_ = None if self._layer is None else self._layer.name
-        self._n_features_out = features.shape[1]
+        self._set_points(points, [part.float().cpu().numpy() for part in parts])
         return self
+
+    # Distributions beside sktransfer and torch that decide what the network computes.
+    _packages = ()
+
+    def _set_points(self, points, parts):
+        """Learn where features are taken, from the features of the first rows."""
+        self._points = points
+        self.layer_names_ = tuple(point.name for point in points)
+        ends = np.cumsum([part.shape[1] for part in parts]).tolist()
+        self.layer_slices_ = {
+            name: slice(end - part.shape[1], end)
+            for name, part, end in zip(self.layer_names_, parts, ends, strict=True)
+        }
+        self.probe_features_ = np.concatenate(parts, axis=1)
+        self.n_features_out_ = self._n_features_out = ends[-1]
 
     def transform(self, X):
         """Compute penultimate features.
@@ -188,22 +217,102 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ValueError
             As in ``transform``.
         """
-        check_is_fitted(self)
-        batches = self._as_batches(X, reset=False)
-        n = len(batches)
+        batches = self._checked(X)
+        n, probabilities = len(batches), None
         features = np.empty((n, self._n_features_out), dtype=np.float32)
-        probabilities = None
-        for start in range(0, n, self.batch_size):
-            rows = slice(start, min(start + self.batch_size, n))
-            with plain_inference(self.device_):
-                batch_features, logits = self._forward(self._to_network(batches.batch(rows)))
-                features[rows] = batch_features.float().cpu().numpy()
-                if logits is not None:
-                    if probabilities is None:
-                        probabilities = np.empty((n, logits.shape[1]), dtype=np.float32)
-                    probabilities[rows] = logits.double().softmax(dim=1).float().cpu().numpy()
-            self._raise_for_not_finite(features[rows], start)
+        for rows, batch_features, batch_probabilities in self._iterate(batches):
+            features[rows] = batch_features
+            if batch_probabilities is not None:
+                if probabilities is None:
+                    shape = (n, batch_probabilities.shape[1])
+                    probabilities = np.empty(shape, dtype=np.float32)
+                probabilities[rows] = batch_probabilities
         return features, probabilities
+
+    def iter_extract(self, X, start=0):
+        """Compute features and source probabilities batch by batch, keeping nothing.
+
+        Parameters
+        ----------
+        X : array or sequence of shape (n_samples, ...)
+            Data as in ``transform``.
+        start : int, default=0
+            First row: work that was interrupted goes on from there.
+
+        Yields
+        ------
+        rows : slice
+            Rows of the batch.
+        features : ndarray of shape (n_rows, n_features_out), float32
+            Their features.
+        probabilities : ndarray of shape (n_rows, n_source_classes), float32, or None
+            Their source probabilities; None without a source head.
+
+        Raises
+        ------
+        ValueError
+            As in ``transform``, and for a start that is no row.
+        """
+        batches = self._checked(X)
+        if not (isinstance(start, Integral) and 0 <= start <= len(batches)):
+            raise ValueError(
+                f"'start' must be a row number from 0 to {len(batches)}, got {start!r}."
+            )
+        return self._iterate(batches, start)
+
+    def extract_layers(self, X):
+        """Compute the features of each layer in one forward pass.
+
+        Parameters
+        ----------
+        X : array or sequence of shape (n_samples, ...)
+            Data as in ``transform``.
+
+        Returns
+        -------
+        features : dict of str to ndarray of shape (n_samples, n_layer_features), float32
+            By the names in ``layer_names_``.
+
+        Raises
+        ------
+        ValueError
+            As in ``transform``.
+        """
+        batches = self._checked(X)
+        features = {
+            name: np.empty((len(batches), columns.stop - columns.start), dtype=np.float32)
+            for name, columns in self.layer_slices_.items()
+        }
+        for rows, batch, _ in self._iterate(batches):
+            for name, columns in self.layer_slices_.items():
+                features[name][rows] = batch[:, columns]
+        return features
+
+    def _checked(self, X):
+        check_is_fitted(self)
+        return self._as_batches(X, reset=False)
+
+    def _iterate(self, batches, start=0):
+        """Yield rows, features, and probabilities or None, batch by batch."""
+        for first in range(start, len(batches), self.batch_size):
+            rows = slice(first, min(first + self.batch_size, len(batches)))
+            with plain_inference(self.device_):
+                features, logits = self._forward(self._to_network(batches.batch(rows)))
+                features = features.float().cpu().numpy()
+                probabilities = None
+                if logits is not None:
+                    probabilities = logits.double().softmax(dim=1).float().cpu().numpy()
+            self._check_features(features, first)
+            yield rows, features, probabilities
+
+    def _check_features(self, features, start):
+        if features.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"The network gave {features.shape[1]} features for the rows from {start} on and "
+                f"{self._n_features_out} in fit; with inputs of several sizes, pooling='mean' or "
+                "a parameter that makes sizes equal is needed."
+            )
+        self._raise_for_not_finite(features, start)
 
     def _raise_for_not_finite(self, features, start):
         finite = np.isfinite(features)
@@ -216,29 +325,85 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _forward(self, x):
         """Give features (n, D) and source logits (n, K) or None of one batch."""
-        output, calls = run_recorded(self.module_, x)
-        if self._layer is None:
-            features, logits = output, None
-        elif not calls:
-            raise ValueError(f"The network never calls its layer '{self._layer.name}'.")
-        else:
-            layer, features, logits = calls[-1]
-            if isinstance(layer, POINTWISE):  # features and logits have positions to average over
-                features, logits = (
-                    t.flatten(2).mean(dim=2) for t in (features, output[:, :, None])
-                )
-            elif features.ndim != 2:
-                raise ValueError(
-                    f"Features must have shape (n_samples, n_features), but the input of the layer "
-                    f"'{self._layer.name}' has shape {tuple(features.shape)}."
-                )
-            if self._layer.n_outputs < 2:
-                logits = None
-        if features.ndim == 0 or len(features) != len(x):
+        parts, logits = capture(self.module_, x, self._points, self._layer)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1), logits
+
+    def with_layers(self, layer):
+        """Give an unfitted backbone that differs in the parameter ``layer`` alone.
+
+        It shares the network with this one, where that is a parameter.
+
+        Parameters
+        ----------
+        layer : str or list of str
+            The parameter.
+
+        Returns
+        -------
+        backbone : object
+            The new backbone.
+        """
+        return type(self)(**{**self.get_params(deep=False), "layer": layer})
+
+    def select_layers(self, layer):
+        """Give a fitted backbone for some of the layers of this fitted one.
+
+        Both share one network, and no forward pass is needed.
+
+        Parameters
+        ----------
+        layer : str or list of str
+            Names out of ``layer_names_``.
+
+        Returns
+        -------
+        backbone : object
+            What ``with_layers(layer).fit(X)`` would give.
+
+        Raises
+        ------
+        ValueError
+            For other names.
+        """
+        check_is_fitted(self)
+        names = [layer] if isinstance(layer, str) else list(layer)
+        if unknown := [name for name in names if name not in self.layer_names_]:
             raise ValueError(
-                f"The network gave features of shape {tuple(features.shape)} for {len(x)} rows."
+                f"This {type(self).__name__} was not fitted for {unknown}; its layers are "
+                f"{list(self.layer_names_)}."
             )
-        return features.reshape(len(x), -1), logits
+        other = copy(self)
+        other.layer = layer
+        points = {point.name: point for point in self._points}
+        parts = [self.probe_features_[:, self.layer_slices_[name]] for name in names]
+        other._set_points(tuple(points[name] for name in names), parts)
+        return other
+
+    def fingerprint(self):
+        """Give a digest of everything that decides the features, apart from the data.
+
+        Returns
+        -------
+        fingerprint : str
+            SHA-256 in hex over weights, architecture, layers and their pooling, preprocessing,
+            number format and library versions. Equal in all processes and on all devices; neither
+            ``batch_size`` nor ``n_workers`` nor ``device`` matters.
+        """
+        check_is_fitted(self)
+        preprocessing = None
+        if self._input_kind != "vectors":
+            preprocessing = self._make_preprocessing().digest()
+        content = (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            self.weights_hash_,
+            self._architecture,
+            self._points,
+            self._layer,
+            preprocessing,
+            str(self._dtype),
+            sorted(self.versions_.items()),
+        )
+        return sha256(repr(content).encode()).hexdigest()
 
     def _to_network(self, batch):
         return batch.to(device=self.device_, dtype=self._dtype)

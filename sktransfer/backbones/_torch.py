@@ -114,8 +114,7 @@ class TorchBackbone(BaseTorchBackbone):
         "mean": [Real, "array-like", None],
         "std": [Real, "array-like", None],
         "interpolation": [StrOptions({"nearest", "bilinear", "bicubic"})],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "device": [str, torch.device],
+        **BaseTorchBackbone._parameter_constraints,
     }
 
     def __init__(
@@ -128,7 +127,10 @@ class TorchBackbone(BaseTorchBackbone):
         mean=None,
         std=None,
         interpolation="bilinear",
+        layer="penultimate",
+        pooling="auto",
         batch_size=64,
+        n_workers=0,
         device="auto",
     ):
         self.module = module
@@ -138,7 +140,10 @@ class TorchBackbone(BaseTorchBackbone):
         self.mean = mean
         self.std = std
         self.interpolation = interpolation
+        self.layer = layer
+        self.pooling = pooling
         self.batch_size = batch_size
+        self.n_workers = n_workers
         self.device = device
 
     def _make_module(self):
@@ -221,7 +226,7 @@ class TorchBackbone(BaseTorchBackbone):
             )
         layer = layers[self.classifier]
         n_outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
-        return ClassifierLayer(self.classifier, n_outputs), output
+        return ClassifierLayer(self.classifier, n_outputs, is_output=False), output
 
     def __repr__(self, N_CHAR_MAX=700):
         if not isinstance(self.module, nn.Module):
