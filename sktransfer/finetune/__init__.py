@@ -5,8 +5,8 @@ try:
     import torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "sktransfer.finetune needs torch and Pillow, which come with "
-        f"pip install 'sktransfer[torch]' ({error})."
+        "sktransfer.finetune needs torch, which comes with pip install 'sktransfer[torch]' "
+        f"({error})."
     ) from error
 
 from sktransfer.finetune._fu import FU
