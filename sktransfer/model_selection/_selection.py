@@ -11,6 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ..utils._sklearn import _safe_indexing
 from ._extraction import is_stateless
+from ._layer_groups import LayerGroups
 from ._metric_collection import is_relative_to_pool, needs_network
 from ._scoring import ScoringTask, score_task
 
@@ -155,6 +156,9 @@ class Selection:
     leader: CandidateRun | None = None
     _running: dict = field(default_factory=dict)
 
+    def __post_init__(self):
+        self._layer_groups = LayerGroups(self.candidates)
+
     def run(self):
         """Run and score all candidates.
 
@@ -258,7 +262,12 @@ class Selection:
         name, candidate = self.candidates[index]
         start = time.perf_counter()
         try:
-            return self.extractor.fit_extract(candidate, self.fit_params[index], **options)
+            fit_params = self.fit_params[index]
+            if split is None:
+                return self._layer_groups.extract(
+                    index, candidate, self.extractor, fit_params, **options
+                )
+            return self.extractor.fit_extract(candidate, fit_params, **options)
         except Exception as error:
             if self.raise_errors:
                 error.add_note(f"Raised by candidate {name!r} of the selection.")
