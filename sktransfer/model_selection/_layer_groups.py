@@ -48,10 +48,10 @@ class LayerGroups:
             layers = _layers(candidate)
             if layers is None:
                 continue
-            for group, first in groups:
-                if _differ_in_layer_alone(candidate, first):
-                    break
-            else:
+            group = next(
+                (g for g, first in groups if _differ_in_layer_alone(candidate, first)), None
+            )
+            if group is None:
                 group = _Group([], [])
                 groups.append((group, candidate))
             group.indices.append(index)

@@ -78,9 +78,7 @@ def test_other_candidates_may_stand_between(data):
     ]
     selector, rows = rows_of(candidates, data)
     assert rows < 2 * len(data[0]) + 30
-    assert dict(zip(selector.cv_results_["candidate"], selector.cv_results_["n_features"])) == {
-        "a1": 3, "b1": 3, "a2": 9, "b2": 6,
-    }  # fmt: skip
+    assert selector.cv_results_["n_features"].tolist() == [3, 3, 9, 6]
     body_first = selector.candidates_["a2"].transform(data[0])
     np.testing.assert_allclose(
         body_first[:, 6:], selector.candidates_["a1"].transform(data[0]), rtol=1e-6
