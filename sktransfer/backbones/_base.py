@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sktransfer.backbones._capture import capture
 from sktransfer.backbones._classifier_layer import check_head
-from sktransfer.backbones._images import ArrayImages, FileImages, input_kind
+from sktransfer.backbones._images import as_images, input_kind, refuse_hidden_paths
 from sktransfer.backbones._layers import resolve_layers
 from sktransfer.backbones._pooling import POOLINGS
 from sktransfer.backbones._provenance import architecture_digest, versions, weights_hash
@@ -165,11 +165,16 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _has_source_head(self):
         # Not known before fit: the call itself then says what is missing.
         layer = getattr(self, "_layer", "unknown")
-        if layer == "unknown" or (layer is not None and layer.n_outputs > 1):
+        if layer == "unknown" or (layer is not None and layer.gives_source):
             return True
+        reason = (
+            "its network does not end in a classifier layer with at least two outputs"
+            if layer is None or not layer.no_source
+            else layer.no_source
+        )
         raise AttributeError(
-            f"This {type(self).__name__} has no source head: its network does not end in a "
-            "classifier layer with at least two outputs, so there are no source probabilities."
+            f"This {type(self).__name__} has no source head: {reason}, so there are no source "
+            "probabilities."
         )
 
     @available_if(_has_source_head)
@@ -418,10 +423,10 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if kind == "vectors":
             if not reset and self._input_kind != "vectors":
                 self._raise_for_shape("2-D data", "images")
+            refuse_hidden_paths(X)
             batches = _Vectors(validate_data(self, X, reset=reset))
         else:
-            wrap = ArrayImages if kind == "images" else FileImages
-            batches = wrap(X, self._make_preprocessing())
+            batches = as_images(X, self._make_preprocessing())
             if reset:
                 # What an earlier fit on vectors has left.
                 _check_feature_names(self, np.empty((1, 1)), reset=True)

@@ -305,7 +305,8 @@ class ImagePreprocessing:
             round((found - wanted) / 2)
             for found, wanted in zip(images.shape[2:], self.size, strict=True)
         )
-        return images[:, :, top : top + self.size[0], left : left + self.size[1]]
+        # A copy, so that what was cut off need not be kept.
+        return images[:, :, top : top + self.size[0], left : left + self.size[1]].contiguous()
 
     def _padded(self, images, lack):
         n, channels, height, width = images.shape
