@@ -212,8 +212,7 @@ class Selection:
                 self.progress.end(index)
                 continue
             fitted, extraction = run
-            self.results.n_features[index] = extraction.features.shape[1]
-            self.results.n_parameters[index] = getattr(fitted, "n_parameters_", np.nan)
+            self.results.describe(index, fitted, extraction.features.shape[1])
             self._running[index] = CandidateRun(index, fitted, extraction, len(self.splits))
             task = None
             for split, rows in enumerate(self.splits):

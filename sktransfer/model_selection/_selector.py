@@ -21,6 +21,7 @@ from ..utils._sklearn import (
 from ._composition import CandidateComposition, candidates_have
 from ._extraction import Extractor, extract
 from ._metric_collection import (
+    deciding_metric,
     named_metrics,
     needs_probabilities,
     with_one_seed,
@@ -114,7 +115,9 @@ class TransferabilitySelector(
         ``split<i>_<metric>`` (with `cv` only), ``mean_<metric>``, ``std_<metric>`` (the spread
         over splits, which share most samples, so it is no standard error; NaN without `cv`) and
         ``rank_<metric>``; ``n_features``, the width of the features; ``n_parameters``, where the
-        candidate tells (else NaN); ``extraction_time`` and ``scoring_time`` in seconds.
+        candidate tells (else NaN); ``weights``, ``weights_hash`` and ``pretrained``, which weights
+        a network has and whether they are trained (None where it isn't known);
+        ``extraction_time`` and ``scoring_time`` in seconds.
     failures_ : dict of str to dict of str to str
         For each candidate with a score of NaN, the reason by metric. Empty if all went well.
     split_failures_ : dict of str to dict of int to str
@@ -312,9 +315,10 @@ class TransferabilitySelector(
         -------
         frame : pandas.DataFrame of shape (n_candidates, n_columns)
             Columns ``rank``, ``candidate``, one for each metric (the deciding one first) followed
-            with `cv` by ``<metric>_std``, ``n_features``, ``n_parameters``,
-            ``extraction_seconds``, ``scoring_seconds`` and ``failure``, the reasons for a missing
-            score (empty if there is none). Candidates of equal rank stand in the order given.
+            with `cv` by ``<metric>_std``, ``n_features``, ``n_parameters``, ``weights``,
+            ``weights_hash``, ``pretrained``, ``extraction_seconds``, ``scoring_seconds`` and
+            ``failure``, the reasons for a missing score (empty if there is none). Candidates of
+            equal rank stand in the order given.
 
         Raises
         ------
@@ -342,16 +346,6 @@ class TransferabilitySelector(
         shown = "failed" if np.isnan(score) else f"{score:.3g}"
         return f"{name}: {shown}{' (best)' if name == self.best_name_ else ''}"
 
-    def _check_refit(self, metrics):
-        if self.refit is None:
-            return next(iter(metrics))
-        if self.refit not in metrics:
-            raise ValueError(
-                f"'refit' must name one of the metrics, {list(metrics)!r}. "
-                f"Got {self.refit!r} instead."
-            )
-        return self.refit
-
     def _select(self, X, y, fit_params, method):
         """Do what fit does, and return what the best candidate gave for X."""
         candidates = self._validate_candidates()
@@ -359,7 +353,7 @@ class TransferabilitySelector(
         for metric in metrics.values():
             if hasattr(metric, "_parameter_constraints"):
                 metric._validate_params()
-        deciding = self._check_refit(metrics)
+        deciding = deciding_metric(metrics, self.refit)
         y_checked = check_target(X, y)
         candidate_params, weights, split_params = self._route(
             fit_params, method, candidates, metrics
