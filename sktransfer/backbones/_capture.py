@@ -9,7 +9,7 @@ from sktransfer.backbones._classifier_layer import POINTWISE
 from sktransfer.backbones._pooling import Pooling
 from sktransfer.backbones._recording import run_watched
 
-__all__ = ["PENULTIMATE", "LayerPoint", "capture"]
+__all__ = ["PENULTIMATE", "LayerPoint", "capture", "check_calls"]
 
 #: The name of the input of the classifier layer, or of the output of a network without one.
 PENULTIMATE = "penultimate"
@@ -86,7 +86,7 @@ def capture(module, x, points, head):
     output = run_watched(module, x, record)
     for layer, wanted in by_layer.items():
         for point in wanted:
-            _check_calls(point, n_calls[layer])
+            check_calls(point, n_calls[layer])
     if head is None:
         penultimate, logits = output, None
     else:
@@ -99,7 +99,7 @@ def capture(module, x, points, head):
         _check_penultimate(penultimate, len(x), head)
     return [
         penultimate.reshape(len(x), -1) if point.layer is None else parts[point] for point in points
-    ], (logits if head is not None and head.n_outputs > 1 else None)
+    ], (logits if head is not None and head.gives_source else None)
 
 
 def _head_input(layer, given, head):
@@ -126,7 +126,16 @@ def _check_penultimate(features, n, head):
         )
 
 
-def _check_calls(point, n_calls):
+def check_calls(point, n_calls):
+    """Refuse a layer that is not called, or not as often as its name tells.
+
+    Parameters
+    ----------
+    point : LayerPoint
+        The layer.
+    n_calls : int
+        How often it is called in a pass.
+    """
     if n_calls == 0:
         raise ValueError(f"The layer '{point.layer}' is not called by the network for this input.")
     if point.call is None and n_calls > 1:

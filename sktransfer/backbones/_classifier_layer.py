@@ -38,11 +38,20 @@ class ClassifierLayer:
     is_output : bool, default=True
         Whether the network returns what the layer gives, as it is or as probabilities. False for
         a layer that a user has named in a network that goes on to compute something else.
+    no_source : str, default=""
+        Why its outputs say nothing about source classes, such as that its weights are random; ""
+        if they do.
     """
 
     name: str
     n_outputs: int
     is_output: bool = True
+    no_source: str = ""
+
+    @property
+    def gives_source(self):
+        """Whether its outputs are those of a source head."""
+        return self.n_outputs > 1 and not self.no_source
 
 
 def _weighted_layers(module):

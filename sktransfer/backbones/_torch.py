@@ -1,8 +1,12 @@
 """Any network of torch as a scikit-learn transformer."""
 
+from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from numbers import Integral, Real
+from os import PathLike
 from threading import Lock
+from warnings import warn
 
 import numpy as np
 import torch
@@ -16,12 +20,16 @@ from sktransfer.backbones._classifier_layer import (
     is_pointwise,
 )
 from sktransfer.backbones._images import ImagePreprocessing
+from sktransfer.backbones._weight_loading import ANY_LAYER, load_weights
+from sktransfer.exceptions import CheckpointMismatchWarning, HeadNotLoadedWarning
 from sktransfer.utils._sklearn import Interval, StrOptions
 
-__all__ = ["TorchBackbone"]
+__all__ = ["TorchBackbone", "check_loaded", "seeded_generator", "without_source"]
 
 # Building a network draws from torch's global generator, which only one thread may borrow.
 _GENERATOR_LOCK = Lock()
+# A second network, which tells whether weights are random, is built up to this size: half a second.
+_CHEAP_PARAMETERS = 30_000_000
 
 
 class TorchBackbone(BaseTorchBackbone):
@@ -53,6 +61,12 @@ class TorchBackbone(BaseTorchBackbone):
         without a sign. ``mean=0.0, std=1.0`` leaves pixels between 0 and 1.
     interpolation : {"bilinear", "bicubic", "nearest"}, default="bilinear"
         How to resize.
+    checkpoint : str, path or None, default=None
+        File of weights that are loaded into the network, see :meth:`from_checkpoint`.
+    checkpoint_head : {"auto", "required", "ignore"}, default="auto"
+        Whether its classifier layer is taken, see :meth:`from_checkpoint`.
+    checkpoint_prefix : str, default="auto"
+        What is before the names of the weights in it, see :meth:`from_checkpoint`.
     batch_size : int, default=64
         Rows per forward pass; features do not depend on it.
     device : str or torch.device, default="auto"
@@ -66,6 +80,27 @@ class TorchBackbone(BaseTorchBackbone):
         Name of the classifier layer.
     n_parameters_ : int
         Parameters of the network, with its classifier layer.
+    pretrained_ : bool or None
+        True if a checkpoint was loaded. False if the weights are random: a factory was called with
+        two seeds, and no weight came out twice. None if that is not known: for a module, whose
+        history cannot be seen, for a factory of networks that keep some weights, and for networks
+        of more than 30 million parameters, which are not built twice.
+    weights_ : str
+        The checkpoint, "untrained" for random weights, otherwise who made them.
+    weights_hash_ : str
+        SHA-256 of all parameters and buffers: other weights, other candidates.
+    loading_report_ : Bunch
+        What was loaded from a checkpoint: ``path``; ``container``, the keys under which the file
+        keeps the weights; ``prefix``, which was taken away from the names in the file;
+        ``added_prefix``, which was put before them; ``n_expected`` and ``n_loaded`` tensors;
+        ``head``, the classifier layer if it was not loaded; ``head_loaded`` (None if there is none
+        to load); ``missing``, names that are not in the file (``num_batches_tracked``, which plays
+        no part, or the classifier layer's); ``mismatched``, shapes in the file and the network by
+        name; ``unexpected``, names in the file that were not used; ``unused_layers``, layers that
+        the network lacks; ``hidden_normalization``, "on" or "off" for a network with
+        ``transform_input``, as GoogLeNet and Inception have. Only with a checkpoint.
+    versions_ : dict of str to str
+        Versions of the libraries that decide the features.
     device_ : torch.device
         Where the network runs.
     input_shape_ : tuple or None
@@ -114,6 +149,9 @@ class TorchBackbone(BaseTorchBackbone):
         "mean": [Real, "array-like", None],
         "std": [Real, "array-like", None],
         "interpolation": [StrOptions({"nearest", "bilinear", "bicubic"})],
+        "checkpoint": [str, PathLike, None],
+        "checkpoint_head": [StrOptions({"auto", "required", "ignore"})],
+        "checkpoint_prefix": [str],
         **BaseTorchBackbone._parameter_constraints,
     }
 
@@ -127,6 +165,9 @@ class TorchBackbone(BaseTorchBackbone):
         mean=None,
         std=None,
         interpolation="bilinear",
+        checkpoint=None,
+        checkpoint_head="auto",
+        checkpoint_prefix="auto",
         layer="penultimate",
         pooling="auto",
         batch_size=64,
@@ -140,22 +181,134 @@ class TorchBackbone(BaseTorchBackbone):
         self.mean = mean
         self.std = std
         self.interpolation = interpolation
+        self.checkpoint = checkpoint
+        self.checkpoint_head = checkpoint_head
+        self.checkpoint_prefix = checkpoint_prefix
         self.layer = layer
         self.pooling = pooling
         self.batch_size = batch_size
         self.n_workers = n_workers
         self.device = device
 
+    @classmethod
+    def from_checkpoint(cls, factory, path, *, head="auto", prefix="auto", **parameters):
+        """Make a backbone out of a network and a file with its weights.
+
+        The file is tried at once: a network is built and loaded, and given up again. ``fit`` does
+        it once more, so the file must still be there then.
+
+        Parameters
+        ----------
+        factory : callable or nn.Module
+            Function or class that is called without arguments and returns the network, with any
+            weights; or such a network.
+        path : str or path
+            File of weights in the format of safetensors or of ``torch.save``, also as a part of
+            what training scripts save, such as ``{"net": state_dict, "epoch": 3}``. Objects other
+            than tensors and plain data are never rebuilt, because that could run any code.
+        head : {"auto", "required", "ignore"}, default="auto"
+            What to do with the classifier layer. Its weights may be missing or of another shape
+            ("auto": a warning says so, and there are no source probabilities), or that is an error
+            ("required"), or the network's source classes are of no interest ("ignore").
+        prefix : str, default="auto"
+            What is before the network's own names in the file, such as "module.". "auto" finds it.
+        **parameters : dict
+            Further parameters of the class.
+
+        Returns
+        -------
+        backbone : TorchBackbone
+            Not fitted.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is damaged, cannot be read without running code that is in it, or has not
+            all the weights of the network (those of the classifier layer aside) in the right shape.
+
+        Warns
+        -----
+        HeadNotLoadedWarning
+            In ``fit``, if the classifier layer is not in the file.
+        CheckpointMismatchWarning
+            In ``fit``, if the file has further layers in the middle of the network, or is one of
+            torchvision's that needs ``transform_input=True`` and the network has not.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import torch
+        >>> from sktransfer.backbones import TinyResNet, TorchBackbone
+        >>> def build():
+        ...     return TinyResNet(n_classes=10)
+        >>> with tempfile.NamedTemporaryFile(suffix=".pth") as file:
+        ...     torch.save({"net": torch.nn.DataParallel(build()).state_dict()}, file.name)
+        ...     backbone = TorchBackbone.from_checkpoint(build, file.name, mean=0.5, std=0.5)
+        ...     features = backbone.fit_transform(np.zeros((4, 28, 28)))
+        >>> features.shape, backbone.pretrained_
+        ((4, 64), True)
+        >>> report = backbone.loading_report_
+        >>> report.container, report.prefix, report.head_loaded
+        ('net', 'module.', True)
+        """
+        backbone = cls(
+            factory,
+            checkpoint=path,
+            checkpoint_head=head,
+            checkpoint_prefix=prefix,
+            **parameters,
+        )
+        backbone._validate_params()
+        backbone._load(backbone._build())
+        return backbone
+
     def _make_module(self):
+        module = self._build()
+        vars(self).pop("loading_report_", None)
+        if self.checkpoint is None:
+            self.pretrained_ = self._is_pretrained(module)
+            by = "passed as a module" if isinstance(self.module, nn.Module) else "made by a factory"
+            self.weights_ = "untrained" if self.pretrained_ is False else by
+        else:
+            self.loading_report_ = check_loaded(self._load(module))
+            self.pretrained_, self.weights_ = True, str(self.checkpoint)
+        return module
+
+    def _load(self, module):
+        return load_weights(
+            module,
+            self.checkpoint,
+            prefix=self.checkpoint_prefix,
+            head=self.checkpoint_head,
+            classifier=ANY_LAYER if self.classifier == "auto" else self.classifier,
+        )
+
+    def _is_pretrained(self, module):
+        """Tell random weights by building twice: False if all of them are, None if not known."""
+        if isinstance(self.module, nn.Module):
+            return None
+        weights = {name: p for name, p in module.named_parameters() if p.ndim > 1}
+        if not weights or sum(p.numel() for p in module.parameters()) > _CHEAP_PARAMETERS:
+            return None
+        try:
+            with seeded_generator(1):
+                other = dict(self.module().named_parameters())
+        except Exception:  # a factory that works once only is fine
+            return None
+        same = (
+            name in other and other[name].shape == p.shape and bool((other[name] == p).all())
+            for name, p in weights.items()
+        )
+        return None if any(same) else False
+
+    def _build(self):
         module = self.module
         if not isinstance(module, nn.Module):
-            with _GENERATOR_LOCK:
-                state = torch.get_rng_state()
-                try:
-                    torch.default_generator.manual_seed(0)
-                    module = self.module()
-                finally:
-                    torch.set_rng_state(state)
+            with seeded_generator(0):
+                module = self.module()
             if not isinstance(module, nn.Module):
                 raise TypeError(
                     "The 'module' parameter of TorchBackbone must be an nn.Module or a callable "
@@ -203,6 +356,12 @@ class TorchBackbone(BaseTorchBackbone):
         )
 
     def _find_layer(self, x):
+        layer, output = self._find_classifier(x)
+        if self.checkpoint is not None:
+            layer = without_source(layer, self.loading_report_, self.checkpoint_head)
+        return layer, output
+
+    def _find_classifier(self, x):
         if self.classifier is None:
             return None, self.module_(x)
         if any(isinstance(layer, torch.jit.ScriptModule) for layer in self.module_.modules()):
@@ -235,6 +394,104 @@ class TorchBackbone(BaseTorchBackbone):
         parameters = self.get_params(deep=False)
         parameters["module"] = _Named(self.module)
         return BaseEstimator.__repr__(type(self)(**parameters), N_CHAR_MAX)
+
+
+@contextmanager
+def seeded_generator(seed):
+    """Let torch's generator draw from a seed, and put its state back afterwards.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    """
+    with _GENERATOR_LOCK:
+        state = torch.get_rng_state()
+        try:
+            torch.default_generator.manual_seed(seed)
+            yield
+        finally:
+            torch.set_rng_state(state)
+
+
+def check_loaded(report):
+    """Warn of what a report of loading says that is no error but may be a mistake.
+
+    Parameters
+    ----------
+    report : Bunch
+        What :func:`load_weights` returned.
+
+    Returns
+    -------
+    report : Bunch
+        The same.
+    """
+    if report.unused_layers:
+        warn(
+            f"The checkpoint '{report.path}' has layers that the network lacks, "
+            f"{report.unused_layers}: it seems to be that of a deeper network, whose weights make "
+            "no sense in this one.",
+            CheckpointMismatchWarning,
+            stacklevel=2,
+        )
+    if report.hidden_normalization == "missing":
+        warn(
+            f"The weights in '{report.path}' were trained with transform_input=True, which a file "
+            "of weights does not hold, and the network has transform_input=False: build it with "
+            "True, or its features are those of wrongly normalised images.",
+            CheckpointMismatchWarning,
+            stacklevel=2,
+        )
+    return report
+
+
+def without_source(layer, report, head):
+    """Give the classifier layer, marked if its weights are not those of the checkpoint.
+
+    Parameters
+    ----------
+    layer : ClassifierLayer or None
+        The classifier layer that was found.
+    report : Bunch
+        What :func:`load_weights` returned; it is completed.
+    head : {"auto", "required", "ignore"}
+        What was asked for.
+
+    Returns
+    -------
+    layer : ClassifierLayer or None
+        The layer.
+
+    Raises
+    ------
+    ValueError
+        If what the checkpoint lacks belongs to another layer than the classifier.
+    """
+    name = None if layer is None else layer.name
+    if report.head not in (None, name):
+        lacking = [*report.missing, *report.mismatched]
+        raise ValueError(
+            f"The checkpoint '{report.path}' has not all weights of the backbone: {lacking} are "
+            f"missing or of another shape, and '{report.head}' is not the classifier layer of the "
+            f"network, which is {name!r}. Only the classifier layer may be missing."
+        )
+    report.head_loaded = None if layer is None else report.head is None and head != "ignore"
+    if layer is None or report.head_loaded:
+        return layer
+    report.head = name
+    reason = f"the weights of its classifier layer '{name}' are not those of the checkpoint"
+    if head != "ignore":
+        shapes = [f"{n} {found} instead of {own}" for n, (found, own) in report.mismatched.items()]
+        why = f"there are {', '.join(shapes)}" if shapes else "they are not in the file"
+        warn(
+            f"The weights of the classifier layer '{name}' were not loaded from '{report.path}' "
+            f"({why}): features are those of the checkpoint, but there are no source "
+            "probabilities.",
+            HeadNotLoadedWarning,
+            stacklevel=2,
+        )
+    return replace(layer, no_source=reason)
 
 
 def _computed_tensors(module):
