@@ -1,7 +1,17 @@
 """The bundled tiny zoo, a target for it, and loaders for data of one's own."""
 
 from sktransfer.datasets._digits import load_digits_target
-from sktransfer.datasets._loaders import load_image_folder, load_npz_target
+from sktransfer.datasets._image_files import check_image_files
+from sktransfer.datasets._loaders import load_image_folder
+from sktransfer.datasets._npz import load_npz_target
 from sktransfer.datasets._tiny_zoo import load_tiny_zoo
+from sktransfer.datasets._torch_dataset import load_torch_dataset
 
-__all__ = ["load_digits_target", "load_image_folder", "load_npz_target", "load_tiny_zoo"]
+__all__ = [
+    "check_image_files",
+    "load_digits_target",
+    "load_image_folder",
+    "load_npz_target",
+    "load_tiny_zoo",
+    "load_torch_dataset",
+]
