@@ -1,6 +1,7 @@
 """What backbones that run a torch network share: input, batches, one pass, output."""
 
 from abc import abstractmethod
+from contextlib import closing
 from copy import copy, deepcopy
 from hashlib import sha256
 from numbers import Integral
@@ -16,6 +17,7 @@ from sktransfer.backbones._classifier_layer import check_head
 from sktransfer.backbones._images import as_images, input_kind, refuse_hidden_paths
 from sktransfer.backbones._layers import resolve_layers
 from sktransfer.backbones._pooling import POOLINGS
+from sktransfer.backbones._prefetch import iter_batches
 from sktransfer.backbones._provenance import architecture_digest, versions, weights_hash
 from sktransfer.backbones._recording import plain_inference, watch
 from sktransfer.utils._sklearn import Interval, StrOptions, _check_feature_names, _fit_context
@@ -299,16 +301,17 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _iterate(self, batches, start=0):
         """Yield rows, features, and probabilities or None, batch by batch."""
-        for first in range(start, len(batches), self.batch_size):
-            rows = slice(first, min(first + self.batch_size, len(batches)))
-            with plain_inference(self.device_):
-                features, logits = self._forward(self._to_network(batches.batch(rows)))
-                features = features.float().cpu().numpy()
-                probabilities = None
-                if logits is not None:
-                    probabilities = logits.double().softmax(dim=1).float().cpu().numpy()
-            self._check_features(features, first)
-            yield rows, features, probabilities
+        # Closed here, so that no thread reads on when this loop ends early.
+        with closing(iter_batches(batches, self.batch_size, start, self.n_workers)) as parts:
+            for rows, batch in parts:
+                with plain_inference(self.device_):
+                    features, logits = self._forward(self._to_network(batch))
+                    features = features.float().cpu().numpy()
+                    probabilities = None
+                    if logits is not None:
+                        probabilities = logits.double().softmax(dim=1).float().cpu().numpy()
+                self._check_features(features, rows.start)
+                yield rows, features, probabilities
 
     def _check_features(self, features, start):
         if features.shape[1] != self._n_features_out:
