@@ -20,8 +20,13 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .. import __version__
+from ..backbones._store import FeatureStore
 from ..exceptions import DamagedCacheWarning
-from ..utils._sklearn import _check_method_params, _safe_indexing
+from ..utils._sklearn import (
+    _check_method_params,
+    _safe_indexing,
+    _wrap_data_with_container,
+)
 
 __all__ = [
     "Extraction",
@@ -42,14 +47,29 @@ class Extraction:
     features : ndarray of shape (n_samples, n_features)
         The features, checked.
     output : object
-        The features as the candidate returned them, a data frame for example.
+        The features as the candidate returned them, a data frame for example; or a partial function
+        that makes them of what lies in a store.
     probabilities : ndarray of shape (n_samples, n_source_classes) or None
         Outputs of the source head; None if there is none or none were asked for.
+    from_store : bool
+        Whether the candidate was not run over the data at all.
+    n_rows_run : int
+        Number of rows that it was run on.
     """
 
     features: np.ndarray
     output: object
     probabilities: np.ndarray | None = None
+    from_store: bool = False
+    n_rows_run: int = 0
+
+    @property
+    def own_output(self):
+        """The features as the candidate returned them, free to be written to."""
+        if isinstance(self.output, partial):
+            return self.output()
+        is_shared = isinstance(self.output, np.ndarray) and not self.output.flags.writeable
+        return np.array(self.output) if is_shared else self.output
 
 
 def as_candidate(candidate):
@@ -180,7 +200,7 @@ def _checked(output, probabilities, n_samples):
     features = check_features(output, n_samples)
     if probabilities is not None:
         probabilities = _check_rows(probabilities, n_samples, "source probabilities")
-    return Extraction(features, output, probabilities)
+    return Extraction(features, output, probabilities, n_rows_run=n_samples)
 
 
 def _fit_extract(candidate, X, y, n_samples, probabilities, fit_params, watch):
@@ -206,8 +226,9 @@ class Extractor:
         All data passed to the selection.
     n_samples : int
         Number of samples in them.
-    memory : object with a method ``cache``
-        A joblib memory.
+    memory : FeatureStore or object with a method ``cache``
+        A store takes the features of candidates that learn nothing; a joblib memory those of all,
+        and the fitted candidates that do learn.
     probabilities : bool
         Whether some metric needs the outputs of a source head.
     """
@@ -221,11 +242,22 @@ class Extractor:
         self.probabilities = probabilities
         # A joblib memory without a place to write to hands the function back; computing the key
         # of all weights and data would be for nothing.
-        self._caching = getattr(memory, "location", memory) is not None
+        self._store = memory if isinstance(memory, FeatureStore) else None
+        self._caching = self._store is None and getattr(memory, "location", memory) is not None
         self._data_key = _data_key(X, y) if self._caching else None
+        self._data_digest = None
         self._said_damaged = False
 
-    def fit_extract(self, candidate, fit_params, *, rows=None, stateless=False, watch=nullcontext):
+    def fit_extract(
+        self,
+        candidate,
+        fit_params,
+        *,
+        rows=None,
+        stateless=False,
+        watch=nullcontext,
+        name=None,
+    ):
         """Fit a clone of a candidate and extract the features of the data it was fitted on.
 
         Parameters
@@ -241,6 +273,8 @@ class Extractor:
             what it returned.
         watch : callable, default=nullcontext
             Makes of the clone a context in which it is fitted, for callbacks.
+        name : str, default=None
+            What the candidate is called.
 
         Returns
         -------
@@ -261,12 +295,39 @@ class Extractor:
         if stateless:
             with watch(candidate):
                 candidate.fit(X, y, **fit_params["fit"])
+            if self._store is not None:
+                return candidate, self._stored(candidate, X, n_samples, fit_params["fit"], name)
             work = partial(extract, candidate, X, n_samples, self.probabilities)
             return candidate, self._cached(key, work)
         work = partial(
             _fit_extract, candidate, X, y, n_samples, self.probabilities, fit_params, watch
         )
         return self._cached(key, work)
+
+    def _stored(self, candidate, X, n_samples, fit_params, name):
+        """Take features out of the store, or run the candidate and put them into it."""
+        if self._data_digest is None:
+            try:
+                self._data_digest = self._store.digest(self.X)
+            except ValueError:  # data without a name
+                self._store = None
+                return extract(candidate, X, n_samples, self.probabilities)
+        found = self._store.extract(
+            candidate,
+            X,
+            data=self._data_digest,
+            probabilities=self.probabilities,
+            options=fit_params,
+            name=name,
+            # A frozen candidate was fitted on other data.
+            just_fitted=not isinstance(candidate, FrozenEstimator),
+        )
+        extraction = _checked(found.features, found.probabilities, n_samples)
+        extraction.from_store = found.from_store
+        extraction.n_rows_run = found.n_rows_run
+        if found.is_kept:
+            extraction.output = partial(_output_of, found.features, X, candidate)
+        return extraction
 
     def _cached(self, key, work):
         if key is None:
@@ -276,7 +337,10 @@ class Extractor:
         if hasattr(cached, "check_call_in_cache") and cached.check_call_in_cache(key, work):
             entry = cached.call_and_shelve(key, work)
             try:
-                return entry.get()
+                fitted = entry.get()
+                extraction = fitted[1] if isinstance(fitted, tuple) else fitted
+                extraction.from_store, extraction.n_rows_run = True, 0
+                return fitted
             except Exception as error:  # whatever the bytes on the disk happen to say
                 self._say_damaged(error)
                 entry.clear()
@@ -304,6 +368,11 @@ class Extractor:
             # A lambda, say, or a parametrized torch module. What can't be named can't be found
             # again, so it is computed.
             return None
+
+
+def _output_of(features, X, candidate):
+    """Give features out of a store as the candidate itself would: in memory, or a data frame."""
+    return _wrap_data_with_container("transform", np.array(features), X, candidate)
 
 
 def _read_only(data):

@@ -68,6 +68,8 @@ class SelectionResults:
         self.weights_hash = np.full(shape[0], None, dtype=object)
         self.pretrained = np.full(shape[0], None, dtype=object)
         self.extraction_time = np.zeros(shape[0])
+        self.rows_extracted = np.zeros(shape[0], dtype=int)
+        self.from_store = np.zeros(shape[0], dtype=bool)
         self.scoring_time = np.zeros(shape[0])
 
     def describe(self, candidate, fitted, n_features):
@@ -105,6 +107,19 @@ class SelectionResults:
         self.scoring_time[result.candidate] += result.seconds
         said = self.warnings[self.candidates[result.candidate]]
         said.extend(warning for warning in result.warnings if warning not in said)
+
+    def add_run(self, candidate, extraction):
+        """Count the rows that a candidate was run on.
+
+        Parameters
+        ----------
+        candidate : int
+            Its index.
+        extraction : Extraction
+            What it gave, or a store in its place.
+        """
+        self.rows_extracted[candidate] += extraction.n_rows_run
+        self.from_store[candidate] = extraction.from_store and not self.rows_extracted[candidate]
 
     def fail(self, candidate, error, split=None):
         """Record that a candidate could not be fitted or extracted.
@@ -317,6 +332,8 @@ class SelectionResults:
         table["weights"] = self.weights
         table["weights_hash"] = self.weights_hash
         table["pretrained"] = self.pretrained
+        table["rows_extracted"] = self.rows_extracted
+        table["from_store"] = self.from_store
         table["extraction_time"] = self.extraction_time
         table["scoring_time"] = self.scoring_time
         return table

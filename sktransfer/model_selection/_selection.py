@@ -191,9 +191,9 @@ class Selection:
         """
         if self.leader is None or self.leader.index != index:
             # A candidate that led at first failed in a later split, or a metric ranks by the pool.
-            _, candidate = self.candidates[index]
+            name, candidate = self.candidates[index]
             fitted, extraction = self.extractor.fit_extract(
-                candidate, self.fit_params[index], stateless=is_stateless(candidate)
+                candidate, self.fit_params[index], stateless=is_stateless(candidate), name=name
             )
             self.leader = CandidateRun(index, fitted, extraction, 0)
         self.fitted[index] = self.leader.fitted
@@ -261,12 +261,15 @@ class Selection:
         name, candidate = self.candidates[index]
         start = time.perf_counter()
         try:
-            fit_params = self.fit_params[index]
+            fit_params, options = self.fit_params[index], {"name": name, **options}
             if split is None:
-                return self._layer_groups.extract(
+                run = self._layer_groups.extract(
                     index, candidate, self.extractor, fit_params, **options
                 )
-            return self.extractor.fit_extract(candidate, fit_params, **options)
+            else:
+                run = self.extractor.fit_extract(candidate, fit_params, **options)
+            self.results.add_run(index, run[1])
+            return run
         except Exception as error:
             if self.raise_errors:
                 error.add_note(f"Raised by candidate {name!r} of the selection.")

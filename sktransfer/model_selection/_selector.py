@@ -11,6 +11,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..backbones._store import FeatureStore
 from ..utils._sklearn import (
     CallbackSupportMixin,
     HasMethods,
@@ -73,10 +74,15 @@ class TransferabilitySelector(
         Number of processes that compute metrics. Candidates are run one after the other in this
         process, which may own a device. The results don't depend on it; the features of `n_jobs`
         candidates are in memory at a time, and those of the leader.
-    memory : str, path or object with the interface of `joblib.Memory`, default=None
+    memory : str, path, FeatureStore or object with the interface of `joblib.Memory`, default=None
         Where to keep extracted features, so that another `fit` with the same candidates and data
-        makes no forward pass over the data. The key is the content of weights, parameters and
-        data (of files: path, size and time).
+        makes no forward pass over the data, whatever the process.
+
+        - a folder or a :class:`~sktransfer.backbones.FeatureStore`: keeps the features of
+          candidates that learn nothing from the data, such as pretrained backbones, found by the
+          content of weights, code, parameters and data. Candidates that learn are fitted anew.
+        - a `joblib.Memory`: keeps what all candidates gave, and those that learn from the data
+          with it, as pickles. Of files the key is path, size and time.
     error_score : "raise" or numpy.nan, default=numpy.nan
         What to do if a candidate fails to be fitted, run or scored. With NaN it is ranked last, a
         :class:`~sktransfer.exceptions.CandidateFailedWarning` tells why, and the others go on;
@@ -167,7 +173,7 @@ class TransferabilitySelector(
         "cv": ["cv_object"],
         "refit": [str, None],
         "n_jobs": [Integral, None],
-        "memory": [str, os.PathLike, HasMethods(["cache"]), None],
+        "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "error_score": [StrOptions({"raise"}), "nan"],
         "keep_candidates": ["boolean"],
     }
@@ -405,7 +411,7 @@ class TransferabilitySelector(
             # the frames between: this method, fit, and the wrapper that _fit_context makes
             warnings.warn(message, category, stacklevel=4)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return best.extraction.output
+        return best.extraction.own_output
 
     def _store(self, results, selection, best, deciding, cells):
         names = results.candidates

@@ -106,11 +106,13 @@ def test_table():
         *("mean_hscore", "std_hscore", "rank_hscore"),
         *("mean_logme", "std_logme", "rank_logme"),
         *("n_features", "n_parameters", "weights", "weights_hash", "pretrained"),
-        *("extraction_time", "scoring_time"),
+        *("rows_extracted", "from_store", "extraction_time", "scoring_time"),
     ]
     assert table["candidate"].tolist() == ["pca", "white", "narrow", "net"]
     assert table["n_features"].tolist() == [3, 4, 1, 3]
     np.testing.assert_array_equal(table["n_parameters"], [np.nan, np.nan, np.nan, 12])
+    assert table["rows_extracted"].tolist() == [150] * 4
+    assert not table["from_store"].any()
     assert np.isnan(table["std_logme"]).all()
     assert (table["extraction_time"] > 0).all() and (table["scoring_time"] > 0).all()
     assert (
