@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from contextlib import closing
-from copy import copy, deepcopy
+from copy import deepcopy
 from hashlib import sha256
 from numbers import Integral
 
@@ -10,37 +10,29 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sktransfer.backbones._capture import capture
 from sktransfer.backbones._classifier_layer import check_head
-from sktransfer.backbones._images import as_images, input_kind, refuse_hidden_paths
-from sktransfer.backbones._layers import resolve_layers
+from sktransfer.backbones._find_layers import resolve_layers
+from sktransfer.backbones._layers import LayeredBackbone
+from sktransfer.backbones._network_input import NetworkInput, resolve_device
 from sktransfer.backbones._pooling import POOLINGS
 from sktransfer.backbones._prefetch import iter_batches
 from sktransfer.backbones._provenance import architecture_digest, versions, weights_hash
 from sktransfer.backbones._recording import plain_inference, watch
-from sktransfer.utils._sklearn import Interval, StrOptions, _check_feature_names, _fit_context
-from sktransfer.utils._target import refuse_masked
+from sktransfer.utils._sklearn import Interval, StrOptions, _fit_context
 
 __all__ = ["BaseTorchBackbone"]
 
 
-class _Vectors:
-    """Rows of a 2-D array, handed to the network as they are."""
-
-    def __init__(self, X):
-        self._X = X
-        self.shape = X.shape[1:]
-
-    def __len__(self):
-        return len(self._X)
-
-    def batch(self, rows):
-        return torch.from_numpy(np.array(self._X[rows], dtype=np.float32))
-
-
-class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseTorchBackbone(
+    LayeredBackbone,
+    NetworkInput,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
     """What all backbones that run a torch network share: input, batches, one pass, output.
 
     A subclass says where the network comes from (``_make_module``), what is done to images
@@ -98,7 +90,7 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             known, files that cannot be read, or a network that cannot take such input.
         """
         batches = self._as_batches(X, reset=True)
-        self.device_ = _resolve_device(self.device)
+        self.device_ = resolve_device(self.device)
         module = self._make_module()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
@@ -131,18 +123,6 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Distributions beside sktransfer and torch that decide what the network computes.
     _packages = ()
-
-    def _set_points(self, points, parts):
-        """Learn where features are taken, from the features of the first rows."""
-        self._points = points
-        self.layer_names_ = tuple(point.name for point in points)
-        ends = np.cumsum([part.shape[1] for part in parts]).tolist()
-        self.layer_slices_ = {
-            name: slice(end - part.shape[1], end)
-            for name, part, end in zip(self.layer_names_, parts, ends, strict=True)
-        }
-        self.probe_features_ = np.concatenate(parts, axis=1)
-        self.n_features_out_ = self._n_features_out = ends[-1]
 
     def transform(self, X):
         """Compute penultimate features.
@@ -267,34 +247,6 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
         return self._iterate(batches, start)
 
-    def extract_layers(self, X):
-        """Compute the features of each layer in one forward pass.
-
-        Parameters
-        ----------
-        X : array or sequence of shape (n_samples, ...)
-            Data as in ``transform``.
-
-        Returns
-        -------
-        features : dict of str to ndarray of shape (n_samples, n_layer_features), float32
-            By the names in ``layer_names_``.
-
-        Raises
-        ------
-        ValueError
-            As in ``transform``.
-        """
-        batches = self._checked(X)
-        features = {
-            name: np.empty((len(batches), columns.stop - columns.start), dtype=np.float32)
-            for name, columns in self.layer_slices_.items()
-        }
-        for rows, batch, _ in self._iterate(batches):
-            for name, columns in self.layer_slices_.items():
-                features[name][rows] = batch[:, columns]
-        return features
-
     def _checked(self, X):
         check_is_fitted(self)
         return self._as_batches(X, reset=False)
@@ -336,57 +288,6 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         parts, logits = capture(self.module_, x, self._points, self._layer)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1), logits
 
-    def with_layers(self, layer):
-        """Give an unfitted backbone that differs in the parameter ``layer`` alone.
-
-        It shares the network with this one, where that is a parameter.
-
-        Parameters
-        ----------
-        layer : str or list of str
-            The parameter.
-
-        Returns
-        -------
-        backbone : object
-            The new backbone.
-        """
-        return type(self)(**{**self.get_params(deep=False), "layer": layer})
-
-    def select_layers(self, layer):
-        """Give a fitted backbone for some of the layers of this fitted one.
-
-        Both share one network, and no forward pass is needed.
-
-        Parameters
-        ----------
-        layer : str or list of str
-            Names out of ``layer_names_``.
-
-        Returns
-        -------
-        backbone : object
-            What ``with_layers(layer).fit(X)`` would give.
-
-        Raises
-        ------
-        ValueError
-            For other names.
-        """
-        check_is_fitted(self)
-        names = [layer] if isinstance(layer, str) else list(layer)
-        if unknown := [name for name in names if name not in self.layer_names_]:
-            raise ValueError(
-                f"This {type(self).__name__} was not fitted for {unknown}; its layers are "
-                f"{list(self.layer_names_)}."
-            )
-        other = copy(self)
-        other.layer = layer
-        points = {point.name: point for point in self._points}
-        parts = [self.probe_features_[:, self.layer_slices_[name]] for name in names]
-        other._set_points(tuple(points[name] for name in names), parts)
-        return other
-
     def fingerprint(self):
         """Give a digest of everything that decides the features, apart from the data.
 
@@ -413,49 +314,6 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
         return sha256(repr(content).encode()).hexdigest()
 
-    def _to_network(self, batch):
-        return batch.to(device=self.device_, dtype=self._dtype)
-
-    def _as_batches(self, X, reset):
-        """Check the input as a whole and wrap it; shapes are learned if ``reset``."""
-        refuse_masked(X, "X")
-        if isinstance(X, torch.Tensor):
-            X = X.detach().cpu()
-            X = (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
-        kind = input_kind(X)
-        if kind == "vectors":
-            if not reset and self._input_kind != "vectors":
-                self._raise_for_shape("2-D data", "images")
-            refuse_hidden_paths(X)
-            batches = _Vectors(validate_data(self, X, reset=reset))
-        else:
-            batches = as_images(X, self._make_preprocessing())
-            if reset:
-                # What an earlier fit on vectors has left.
-                _check_feature_names(self, np.empty((1, 1)), reset=True)
-                vars(self).pop("n_features_in_", None)
-                if batches.shape is not None:
-                    self.n_features_in_ = int(np.prod(batches.shape))
-            elif self._input_kind == "vectors":
-                self._raise_for_shape("images", "2-D data")
-            elif batches.shape != self.input_shape_ and None not in (
-                batches.shape,
-                self.input_shape_,
-            ):
-                self._raise_for_shape(
-                    f"images of shape {batches.shape}", f"images of shape {self.input_shape_}"
-                )
-        if reset:
-            self._input_kind = kind
-            self.input_shape_ = batches.shape
-        return batches
-
-    def _raise_for_shape(self, found, expected):
-        raise ValueError(
-            f"X has {found}, but {type(self).__name__} is expecting {expected} as input "
-            "(images are counted as channels, height, width)."
-        )
-
     def __getstate__(self):
         # Weights on a GPU would make a pickle that a machine without one cannot read.
         state = super().__getstate__().copy()
@@ -474,20 +332,3 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def _resolve_device(device):
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(
-            f"The 'device' parameter must be 'auto' or a device that torch knows, got {device!r}."
-        ) from error
-    if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"The 'device' parameter asks for {str(resolved)!r}, but torch sees no CUDA device "
-            "here; 'auto' takes the CPU then."
-        )
-    return resolved

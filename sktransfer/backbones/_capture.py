@@ -59,7 +59,7 @@ def capture(module, x, points, head):
     features : list of tensor of shape (n, D)
         One for each point.
     logits : tensor of shape (n, K) or None
-        None without a head of at least two outputs.
+        None without a source head.
 
     Raises
     ------

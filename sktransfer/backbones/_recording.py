@@ -5,7 +5,7 @@ from contextvars import ContextVar
 
 import torch
 
-__all__ = ["plain_inference", "run_recorded", "run_watched", "watch"]
+__all__ = ["first_argument", "plain_inference", "run_recorded", "run_watched", "watch"]
 
 # A context variable is private to a thread, so passes of several threads do not mix, and a hook
 # that is a plain function can be copied and pickled with its module.
@@ -15,7 +15,12 @@ _RECORD = ContextVar("what is done with the calls of the watched layers", defaul
 def _record_call(layer, args, kwargs, output):
     record = _RECORD.get()
     if record is not None:
-        record(layer, args[0] if args else next(iter(kwargs.values()), None), output)
+        record(layer, first_argument(args, kwargs), output)
+
+
+def first_argument(args, kwargs):
+    """Give the first argument of a call, None if it has none."""
+    return args[0] if args else next(iter(kwargs.values()), None)
 
 
 def watch(layer):
