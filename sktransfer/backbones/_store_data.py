@@ -45,13 +45,15 @@ class DataDigest:
     named: str
 
 
-def digest_data(X):
+def digest_data(X, *, follow=True):
     """Give the digest of data in any form that candidates take.
 
     Parameters
     ----------
     X : array, tensor, data frame, list, Dataset or other object
         The data. They are read once, in chunks.
+    follow : bool, default=True
+        Whether names of files stand for what is in them.
 
     Returns
     -------
@@ -63,98 +65,128 @@ def digest_data(X):
     ValueError
         If the data hold something that cannot be read.
     """
-    content, named = _digests(X)
+    content, named = _Reader(follow).whole(X)
     return DataDigest(content.hex(), named.hex())
 
 
-def _digests(X):
-    """Digest of the content, and of the content with names."""
-    torch, pandas, polars = (sys.modules.get(name) for name in ("torch", "pandas", "polars"))
-    if isinstance(X, np.ndarray):
-        if X.dtype.kind in "OUST" and X.ndim == 1:
-            return _items(X.tolist())
+class _Reader:
+    """Gives two digests of everything: of the content, and of the content with its names."""
+
+    def __init__(self, follow):
+        self.follow = follow
+
+    def whole(self, X):
+        torch, pandas, polars = (sys.modules.get(name) for name in ("torch", "pandas", "polars"))
+        if isinstance(X, np.ndarray):
+            return self.array(X)
+        if pandas is not None and isinstance(X, pandas.Series | pandas.Index):
+            content, named = self.array(X.to_numpy())
+            names = getattr(X, "index", None), X.name
+            return content, combine("series", named, content_digest(names))
+        if pandas is not None and isinstance(X, pandas.DataFrame):
+            columns = [X.iloc[:, place].to_numpy() for place in range(X.shape[1])]
+            names = [str(dtype) for dtype in X.dtypes], X.columns.tolist()
+            content, named = self.table(columns, names)
+            return content, combine("index", named, content_digest(X.index))
+        if polars is not None and isinstance(X, polars.Series):
+            return self.array(X.to_numpy())
+        if polars is not None and isinstance(X, polars.DataFrame):
+            names = [str(dtype) for dtype in X.dtypes], X.columns
+            return self.table([column.to_numpy() for column in X.iter_columns()], names)
+        if isinstance(X, list | tuple):
+            return self.sequence(X)
+        is_tensor = torch is not None and isinstance(X, torch.Tensor)
+        has_items = hasattr(type(X), "__len__") and hasattr(type(X), "__getitem__")
+        if has_items and not is_tensor and not isinstance(X, str | bytes | Mapping):
+            is_array = hasattr(X, "shape") or hasattr(X, "iloc")
+            if not is_array:  # a data set of torch, or an object like one
+                return self.items(X[row] for row in range(len(X)))
         return _both(content_digest(X))
-    if pandas is not None and isinstance(X, pandas.Series | pandas.Index):
-        content, named = _column(X.to_numpy())
-        names = getattr(X, "index", None), X.name
-        return content, combine("series", named, content_digest(names))
-    if pandas is not None and isinstance(X, pandas.DataFrame):
-        content, named = _table([X.iloc[:, place].to_numpy() for place in range(X.shape[1])])
-        names = [str(dtype) for dtype in X.dtypes], X.columns.tolist()
-        content = combine("frame", content, content_digest(names))
-        return content, combine("frame", named, content, content_digest(X.index))
-    if polars is not None and isinstance(X, polars.Series):
-        return _column(X.to_numpy())
-    if polars is not None and isinstance(X, polars.DataFrame):
-        content, named = _table([column.to_numpy() for column in X.iter_columns()])
-        names = content_digest([(name, str(dtype)) for name, dtype in X.schema.items()])
-        return combine("frame", content, names), combine("frame", named, names)
-    if isinstance(X, list | tuple):
-        return _sequence(X)
-    is_tensor = torch is not None and isinstance(X, torch.Tensor)
-    has_items = hasattr(type(X), "__len__") and hasattr(type(X), "__getitem__")
-    if has_items and not is_tensor and not isinstance(X, str | bytes | Mapping):
-        is_array = hasattr(X, "shape") or hasattr(X, "iloc")
-        if not is_array:  # a data set of torch, or an object like one
-            return _items(X[row] for row in range(len(X)))
-    return _both(content_digest(X))
+
+    def array(self, array):
+        if array.dtype.kind not in "OUST":
+            return _both(content_digest(array))
+        # One column of names is as good as a sequence of them.
+        shape = array.shape[:1] if array.shape[1:] == (1,) else array.shape
+        content, named = self.items(array.ravel().tolist())
+        return combine(f"{shape}", content), combine(f"{shape}", named)
+
+    def table(self, columns, names):
+        pairs = [self.array(column) for column in columns]
+        what = content_digest(names)
+        return tuple(combine("table", what, *(pair[kind] for pair in pairs)) for kind in (0, 1))
+
+    def sequence(self, X):
+        """Digests of a list: of numbers, of lists of numbers, or of items of any kind."""
+        first = X[0] if len(X) else None
+        is_pair = isinstance(first, tuple) and any(map(_is_image, first))
+        if isinstance(first, int | float | list | tuple) and not is_pair:
+            try:
+                array = np.asarray(X)
+            except ValueError:  # rows of several lengths
+                array = None
+            if array is not None and array.dtype.kind in "biuf":
+                return _both(combine("list", array_digest(array)))
+        content, named = self.items(X)
+        shape = f"{(len(X),)}"
+        return combine(shape, content), combine(shape, named)
+
+    def items(self, items):
+        """Digests of items in a row: paths, texts, images, arrays, pairs of image and label."""
+        names, pairs = [], []
+
+        def read_names():
+            blocks = [
+                names[start : start + _ITEMS_PER_BLOCK]
+                for start in range(0, len(names), _ITEMS_PER_BLOCK)
+            ]
+            for block in in_threads(lambda block: [self.name(item) for item in block], blocks):
+                pairs.extend(block)
+            names.clear()
+
+        for item in items:
+            if _is_name(item):
+                names.append(item)
+                continue
+            read_names()
+            # One after the other: images that are opened, but not read yet, share a file.
+            pairs.append(self.item(item))
+        read_names()
+        kind = f"items {len(pairs)}"
+        return tuple(combine(kind, *(pair[which] for pair in pairs)) for which in (0, 1))
+
+    def item(self, item):
+        if _is_name(item):
+            return self.name(item)
+        if isinstance(item, tuple | list) and any(map(_is_image, item)):
+            contents, named = zip(*map(self.item, item), strict=True)
+            is_labelled = _is_image(item[0]) and not any(map(_is_image, item[1:]))
+            # What the label of an image is says nothing of its features.
+            content = contents[0] if is_labelled else combine("parts", *contents)
+            return content, combine("parts", *named)
+        image = sys.modules.get("PIL.Image")
+        if image is not None and isinstance(item, image.Image):
+            return _both(_pixels(item))
+        return _both(content_digest(item))
+
+    def name(self, item):
+        """Digests of a name: a path stands for the bytes of its file, other text for itself."""
+        text = os.fspath(item)
+        if isinstance(text, bytes):
+            text = os.fsdecode(text)
+        kind = "text" if isinstance(item, str) else "path"
+        is_text = not self.follow or len(text) > _LONGEST_PATH or "\0" in text or "\n" in text
+        if is_text or not os.path.isfile(text):
+            return _both(combine(kind, text))
+        try:
+            content = combine("file", file_digest(text))
+        except OSError:  # the candidate will say what is wrong with it
+            return _both(combine(kind, text))
+        return content, combine(kind, content, text)
 
 
 def _both(digest):
     return digest, digest
-
-
-def _table(columns):
-    pairs = [_column(column) for column in columns]
-    return tuple(combine("columns", *digests) for digests in zip(*pairs, strict=True)) or _both(
-        combine("columns")
-    )
-
-
-def _column(values):
-    return _items(values.tolist()) if values.dtype.kind in "OUST" else _both(array_digest(values))
-
-
-def _sequence(X):
-    """Digests of a list: of numbers, of lists of numbers, or of items of any kind."""
-    first = X[0] if len(X) else None
-    is_pair = isinstance(first, tuple) and any(_is_image(part) for part in first)
-    if isinstance(first, int | float | list | tuple) and not is_pair:
-        try:
-            array = np.asarray(X)
-        except ValueError:  # rows of several lengths
-            return _items(X)
-        if array.dtype.kind in "biuf":
-            return _both(combine("list", array_digest(array)))
-    return _items(X)
-
-
-def _items(items):
-    """Digests of items in a row: paths, texts, images, arrays, pairs of image and label."""
-    names, pairs = [], []
-
-    def read_names():
-        blocks = [
-            names[start : start + _ITEMS_PER_BLOCK]
-            for start in range(0, len(names), _ITEMS_PER_BLOCK)
-        ]
-        for block in in_threads(lambda block: [_name(item) for item in block], blocks):
-            pairs.extend(block)
-        names.clear()
-
-    for item in items:
-        if _is_name(item):
-            names.append(item)
-            continue
-        read_names()
-        # One after the other: images that are opened, but not read yet, share a file.
-        pairs.append(_item(item))
-    read_names()
-    kind = f"items {len(pairs)}"
-    return (
-        combine(kind, *(content for content, _ in pairs)),
-        combine(kind, *(named for _, named in pairs)),
-    )
 
 
 def _is_name(item):
@@ -166,36 +198,6 @@ def _is_image(value):
     if _is_name(value) or (image is not None and isinstance(value, image.Image)):
         return True
     return len(getattr(value, "shape", ())) in (2, 3)
-
-
-def _item(item):
-    if _is_name(item):
-        return _name(item)
-    if isinstance(item, tuple | list) and item and any(map(_is_image, item)):
-        first, *rest = map(_item, item)
-        is_labelled = _is_image(item[0]) and not any(map(_is_image, item[1:]))
-        # What the label of an image is says nothing of its features.
-        content = first[0] if is_labelled else combine("parts", *(c for c, _ in (first, *rest)))
-        return content, combine("parts", *(named for _, named in (first, *rest)))
-    image = sys.modules.get("PIL.Image")
-    if image is not None and isinstance(item, image.Image):
-        return _both(_pixels(item))
-    return _both(content_digest(item))
-
-
-def _name(item):
-    """Digests of a name: a path stands for the bytes of its file, other text for itself."""
-    text = os.fspath(item)
-    if isinstance(text, bytes):
-        text = os.fsdecode(text)
-    kind = "text" if isinstance(item, str) else "path"
-    if len(text) > _LONGEST_PATH or "\0" in text or "\n" in text or not os.path.isfile(text):
-        return _both(combine(kind, text))
-    try:
-        content = combine("file", file_digest(text))
-    except OSError:  # the candidate will say what is wrong with it
-        return _both(combine(kind, text))
-    return content, combine(kind, content, text)
 
 
 def _pixels(image):
