@@ -2,16 +2,18 @@
 
 import threading
 from collections.abc import Mapping
+from os import PathLike
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from sktransfer.backbones._files import decode, is_item
 from sktransfer.backbones._tensors import (
+    SingleImages,
     as_tensor,
     check_range,
-    one_batch,
     raise_for_dtype,
     row_numbers,
 )
@@ -50,12 +52,20 @@ def is_dataset(X):
         return False
     is_pair = isinstance(first, tuple) and len(first) > 1
     if isinstance(X, (list, tuple)):
-        return is_pair and _is_image(first[0]) and not any(map(_is_image, first[1:]))
+        if not (is_pair and _is_image(first[0])):
+            return False
+        # A text beside an image is its label; beside another text, no one knows.
+        is_other = _is_image if isinstance(first[0], (str, PathLike)) else _is_picture
+        return not any(map(is_other, first[1:]))
     return _is_image(first[0] if is_pair else first)
 
 
 def _is_image(value):
-    return is_item(value) or len(getattr(value, "shape", ())) in (2, 3)
+    return is_item(value) or _is_picture(value)
+
+
+def _is_picture(value):
+    return isinstance(value, Image.Image) or len(getattr(value, "shape", ())) in (2, 3)
 
 
 def check_dataset(dataset):
@@ -90,7 +100,7 @@ def check_dataset(dataset):
         raise ValueError(f"Found a data set with 0 sample(s) ({name}).")
 
 
-class DatasetImages:
+class DatasetImages(SingleImages):
     """Images of a map-style data set, read row by row.
 
     Parameters
@@ -114,10 +124,8 @@ class DatasetImages:
     to them afterwards runs side by side.
     """
 
-    shape = None
-
     def __init__(self, dataset, preprocessing):
-        self.preprocessing = preprocessing
+        super().__init__(preprocessing)
         check_dataset(dataset)
         self._dataset = dataset
         self._reading = threading.Lock()
@@ -152,7 +160,7 @@ class DatasetImages:
             If the data set fails at a row, or the item there is no image; the message names it.
         """
         numbers = row_numbers(rows, len(self))
-        return one_batch(self.preprocessing, map(self._image, numbers), numbers)
+        return self._one_batch(map(self._image, numbers), numbers)
 
     def _image(self, row):
         """Give one image of shape (1, channels, height, width)."""

@@ -4,6 +4,7 @@ import os
 import threading
 from array import array
 from collections import OrderedDict
+from collections.abc import Mapping
 from hashlib import blake2b
 from os import PathLike, fspath
 
@@ -105,7 +106,9 @@ def first_item(X):
         The value; None if there is none, or `X` is no such thing.
     """
     shape = getattr(X, "shape", ())
-    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1) or isinstance(X, (str, bytes)):
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        return None
+    if isinstance(X, (str, bytes, Mapping)):
         return None
     X = one_column(X)
     try:

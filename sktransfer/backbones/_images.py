@@ -10,9 +10,9 @@ from sktransfer.backbones._datasets import DatasetImages, is_dataset
 from sktransfer.backbones._files import ImageItems, decode, first_item, is_item, unreadable_error
 from sktransfer.backbones._preprocessing import ImagePreprocessing
 from sktransfer.backbones._tensors import (
+    SingleImages,
     as_tensor,
     check_range,
-    one_batch,
     raise_for_dtype,
     row_numbers,
 )
@@ -294,7 +294,7 @@ class ArrayImages:
         return self.preprocessing(images)
 
 
-class FileImages:
+class FileImages(SingleImages):
     """Image files, decoded batch by batch, and Pillow images.
 
     Parameters
@@ -310,10 +310,8 @@ class FileImages:
         For items of another type, or if files are missing or are no images; all of them are named.
     """
 
-    shape = None
-
     def __init__(self, items, preprocessing):
-        self.preprocessing = preprocessing
+        super().__init__(preprocessing)
         self.items = ImageItems(items)
         # Reading the first bytes of each file finds most faults before any forward pass.
         self.items.check()
@@ -366,7 +364,7 @@ class FileImages:
         """
         numbers = row_numbers(rows, len(self))
         # One by one: photographs are large before they are resized.
-        return one_batch(self.preprocessing, map(self._decoded, numbers), numbers)
+        return self._one_batch(map(self._decoded, numbers), numbers)
 
     def _decoded(self, row):
         try:

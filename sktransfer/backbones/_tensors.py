@@ -1,9 +1,11 @@
 """Pixels as tensors: kinds of numbers, their range, and a batch of single images."""
 
+import threading
+
 import numpy as np
 import torch
 
-__all__ = ["as_tensor", "check_range", "one_batch", "raise_for_dtype", "row_numbers"]
+__all__ = ["SingleImages", "as_tensor", "check_range", "raise_for_dtype", "row_numbers"]
 
 # What computing with pixels between 0 and 1 in single precision may go beyond.
 _ROUNDING = 1e-6
@@ -121,37 +123,62 @@ def as_tensor(pixels):
     return torch.from_numpy(pixels)
 
 
-def one_batch(preprocessing, images, numbers):
-    """Preprocess single images and make one batch of them.
+class SingleImages:
+    """Images that are read one by one, and must be of one size after preprocessing.
 
     Parameters
     ----------
     preprocessing : ImagePreprocessing
         What is done to each.
-    images : iterable of tensor of shape (1, channels, height, width), uint8 or float32
-        The images, of any sizes.
-    numbers : list of int
-        Their rows, for the message.
-
-    Returns
-    -------
-    images : tensor of shape (n, channels, height, width), float32
-        Ready for the network.
-
-    Raises
-    ------
-    ValueError
-        If they don't have one size and number of channels after that.
     """
-    images = [preprocessing.reshape(image) for image in images]
-    if len({(image.shape, image.dtype) for image in images}) == 1:
-        return preprocessing.normalise(torch.cat(images))
-    images = [preprocessing.normalise(image) for image in images]
-    shapes = sorted({tuple(image.shape[1:]) for image in images})
-    if len(shapes) > 1:
-        raise ValueError(
-            "Images differ in channels or size, which the parameters 'channels' and 'input_size' "
-            f"can make equal: (channels, height, width) are {shapes} in rows {numbers[0]} to "
-            f"{numbers[-1]}."
-        )
-    return torch.cat(images)
+
+    #: Images may differ before they are preprocessed.
+    shape = None
+
+    def __init__(self, preprocessing):
+        self.preprocessing = preprocessing
+        self._lock = threading.Lock()
+        self._shapes = {}
+
+    def _one_batch(self, images, numbers):
+        """Preprocess single images and make one batch of them.
+
+        Parameters
+        ----------
+        images : iterable of tensor of shape (1, channels, height, width), uint8 or float32
+            The images, of any sizes.
+        numbers : list of int
+            Their rows.
+
+        Returns
+        -------
+        images : tensor of shape (n, channels, height, width), float32
+            Ready for the network.
+
+        Raises
+        ------
+        ValueError
+            If they don't have the size and number of channels of all that came before.
+        """
+        images = [self.preprocessing.reshape(image) for image in images]
+        is_uniform = len({(image.shape, image.dtype) for image in images}) == 1
+        if is_uniform:
+            batch = self.preprocessing.normalise(torch.cat(images))
+            shapes = {tuple(batch.shape[1:]): numbers[0]}
+        else:
+            images = [self.preprocessing.normalise(image) for image in images]
+            shapes = {}
+            for image, row in zip(images, numbers, strict=True):
+                shapes.setdefault(tuple(image.shape[1:]), row)
+        # Whatever the size of the batches, the same images are refused.
+        with self._lock:
+            self._shapes = {**shapes, **self._shapes}
+            shapes = dict(self._shapes)
+        if len(shapes) > 1:
+            rows = sorted((row, shape) for shape, row in shapes.items())
+            found = ", ".join(f"{shape} in row {row}" for row, shape in rows)
+            raise ValueError(
+                "Images differ in channels or size, which the parameters 'channels' and "
+                f"'input_size' can make equal: (channels, height, width) are {found}."
+            )
+        return batch if is_uniform else torch.cat(images)
