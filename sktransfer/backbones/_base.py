@@ -105,7 +105,9 @@ class BaseTorchBackbone(
             x = self._to_network(batches.batch(slice(0, 2)))
             try:
                 self._layer, _ = self._find_layer(x)
-            except RuntimeError as error:
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, AssertionError, IndexError) as error:
                 raise ValueError(
                     f"The network cannot take input of shape {tuple(x.shape)}: {error}"
                 ) from error

@@ -164,7 +164,7 @@ def check_head(module, x, head):
     Raises
     ------
     ValueError
-        If the results differ by more than 1e-5 of the largest logit (1e-2 in half precision). The
+        If the results differ by more than 1e-5 of the largest one (1e-2 in half precision). The
         message lists the layers that can be named as the classifier.
     """
     layer = module.get_submodule(head.name)
@@ -177,23 +177,23 @@ def check_head(module, x, head):
         return  # said where features are taken
     _, given, logits = calls[-1]
     again = layer(given)
-    if not _agree(again, logits, logits):
+    if not _agree(again, logits):
         _raise_for_head(module, head, "gives other outputs when it is applied to the same input")
     # After a convolution, positions are averaged in ways of the network's own.
     if not head.is_output or isinstance(layer, POINTWISE) or not isinstance(output, torch.Tensor):
         return
-    if not any(_agree(link, output, again) for link in _links(again)):
+    if not any(_agree(link, output) for link in _links(again)):
         _raise_for_head(
             module, head, "applied to the features does not give the outputs of the network"
         )
 
 
-def _agree(found, expected, logits):
+def _agree(found, expected):
     if found.shape != expected.shape:
         return False
-    half = logits.dtype in (torch.float16, torch.bfloat16)
-    bound = (1e-2 if half else 1e-5) * max(1e-30, float(logits.abs().max()))
-    return bool(((found.double() - expected.double()).abs() <= bound).all())
+    half = expected.dtype in (torch.float16, torch.bfloat16)
+    difference = (found.double() - expected.double()).abs()
+    return bool((difference <= (1e-2 if half else 1e-5) * found.double().abs().max()).all())
 
 
 def _raise_for_head(module, head, fault):
@@ -204,5 +204,6 @@ def _raise_for_head(module, head, fault):
     ]
     raise ValueError(
         f"The layer '{head.name}' was taken for the network's classifier, but it {fault}. The "
-        f"features of other layers can be had by their names; the linear layers are {layers}."
+        f"layers that can be one are {layers}: TorchBackbone takes a name as 'classifier', or None "
+        "for a network without one, and the name of any layer as 'layer'."
     )

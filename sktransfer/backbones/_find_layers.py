@@ -2,6 +2,8 @@
 
 from difflib import get_close_matches
 
+import torch
+
 from sktransfer.backbones._capture import PENULTIMATE, LayerPoint, capture, check_calls
 from sktransfer.backbones._layout import Structure
 from sktransfer.backbones._pooling import choose_pooling, has_class_token
@@ -178,11 +180,17 @@ def find_name(module, name):
         return None, None
     layers = dict(module.named_modules(remove_duplicate=False))
     layers.pop("", None)
-    if name in layers:
-        return name, None
     stem, colon, number = name.rpartition(":")
-    if colon and stem in layers and number.isdigit():
-        return stem, int(number)
+    found, call = name, None
+    if name not in layers and colon and stem in layers and number.isdigit():
+        found, call = stem, int(number)
+    if isinstance(layers.get(found), torch.jit.ScriptModule):
+        raise ValueError(
+            f"The layer '{found}' is a TorchScript module, whose output cannot be watched: name a "
+            "layer around it, or pass the nn.Module it was made of."
+        )
+    if found in layers:
+        return found, call
     close = get_close_matches(name, layers, n=5, cutoff=0.5)
     outermost = [found for found in layers if "." not in found]
     more = f" and {len(outermost) - _N_LISTED} more" if len(outermost) > _N_LISTED else ""

@@ -1,6 +1,6 @@
 """The layers of a backbone: several from one pass, and each as a backbone of its own."""
 
-from copy import copy
+from copy import copy, deepcopy
 from functools import partial
 
 import numpy as np
@@ -73,7 +73,11 @@ class LayeredBackbone:
         backbone : object
             The new backbone.
         """
-        return type(self)(**{**self.get_params(deep=False), "layer": layer})
+        other = type(self)(**{**self.get_params(deep=False), "layer": layer})
+        for name in ("_sklearn_output_config", "_metadata_request"):  # as clone does
+            if hasattr(self, name):
+                setattr(other, name, deepcopy(getattr(self, name)))
+        return other
 
     def select_layers(self, layer):
         """Give a fitted backbone for some of the layers of this fitted one.

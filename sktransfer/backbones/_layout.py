@@ -161,6 +161,9 @@ class Structure:
     def _axis_by_layers(self, call):
         """Ask the layers inside, then those that come after and before, what they act on."""
         shape = call.output
+        own = _vote(call, shape)
+        if own is not None:
+            return own
         index = self.calls.index(call)
         inside = [c for c in self.calls[index::-1] if _is_inside(c, call)]
         after = [c for c in self.calls[index + 1 :] if not _is_inside(call, c)]

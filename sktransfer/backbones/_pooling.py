@@ -84,7 +84,7 @@ class Pooling:
 def _check_output(output, n, name):
     """Refuse what a layer gave if it is no tensor of numbers with one entry per row."""
     if not isinstance(output, torch.Tensor):
-        _raise_for_no_tensor(name, f"a {type(output).__name__}")
+        _raise_for_no_tensor(name, type(output).__name__)
     if output.is_complex():
         raise ValueError(f"The layer '{name}' returns complex numbers ({output.dtype}).")
     _check_rows(tuple(output.shape), n, name)
@@ -92,7 +92,7 @@ def _check_output(output, n, name):
 
 def _raise_for_no_tensor(name, found):
     raise ValueError(
-        f"The layer '{name}' returns {found} where a tensor is expected; name a layer inside or "
+        f"The layer '{name}' returns a {found} where a tensor is expected; name a layer inside or "
         "around it that returns one tensor."
     )
 
@@ -133,7 +133,7 @@ def choose_pooling(structure, call, pooling, name):
     """
     shape = call.output
     if shape is None:
-        _raise_for_no_tensor(name, "no single tensor, but another type,")
+        _raise_for_no_tensor(name, call.returned)
     _check_rows(shape, structure.n_rows, name, structure.has_rows_first(call))
     n_axes = len(shape)
     if n_axes <= 2:

@@ -86,8 +86,14 @@ class _Way:
         if n_after is None:  # a list of maps, or a block that passes more on than a tensor
             return not is_block
         low, high = n_after / _REDUCTION, (self.n_positions or 0) * _REDUCTION
-        inside = [_positions(self.structure, c, c.output) for c in _all_inside(call)[1:]]
-        return any(n is not None and low < n < high for n in inside)
+        inside = {c: _positions(self.structure, c, c.output) for c in _all_inside(call)[1:]}
+        if any(n is not None and low < n < high for n in inside.values()):
+            return True
+        # A row of blocks of which some come before the reduction; a block may begin so, too.
+        return not is_block and any(
+            child.children and _has_weights(child) and (inside[child] or 0) > low
+            for child in call.children
+        )
 
 
 def _all_inside(call):
@@ -163,7 +169,7 @@ def _row_of_blocks(root):
         for call in level:
             for child in call.children:
                 if child.children and _has_weights(child):
-                    key = (call, type(child.layer), child.output)
+                    key = (call, type(child.layer), child.given, child.output)
                     rows.setdefault(key, []).append(child)
         longest = max(rows.values(), key=len, default=[])
         if len(longest) >= _ENOUGH:

@@ -55,6 +55,10 @@ class TinyZooBackbone(BaseTorchBackbone):
         Columns of the features of each layer.
     n_parameters_ : int
         Parameters of the network, with its classifier layer.
+    pretrained_ : bool
+        False for the networks with random weights.
+    weights_ : str
+        Where the weights come from; "untrained" for random ones.
     weights_hash_ : str
         SHA-256 digest of all weights.
     versions_ : dict of str to str
@@ -124,6 +128,8 @@ class TinyZooBackbone(BaseTorchBackbone):
         with torch.device("meta"):
             module = TinyResNet(card.n_classes, card.width)
         module = module.to_empty(device="cpu")
+        self.pretrained_ = card.pretrained
+        self.weights_ = f"ships with sktransfer ({card.name})" if card.pretrained else "untrained"
         state = initial_state(module, card.seed)
         stored = _read_tensors(card)
         stored.pop(_CENTROIDS, None)

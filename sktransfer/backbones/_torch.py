@@ -67,8 +67,24 @@ class TorchBackbone(BaseTorchBackbone):
         Whether its classifier layer is taken, see :meth:`from_checkpoint`.
     checkpoint_prefix : str, default="auto"
         What is before the names of the weights in it, see :meth:`from_checkpoint`.
+    layer : str or list of str, default="penultimate"
+        Where features are taken. "penultimate": the input of the classifier layer, or the output
+        of a network without one. The dotted name of a layer: its output, pooled. A list of these:
+        their features side by side, from one pass. "all stages": layers found by structure, the
+        last one of each resolution, or four blocks of a network that keeps its resolution, and
+        "penultimate" if that is something else than the last of them. A layer that is called
+        several times needs the number of the call, counted from 0: ``"block:1"``.
+    pooling : {"auto", "cls", "mean", "flatten"}, default="auto"
+        How the output of a named layer becomes one vector per row. "mean" averages over all
+        positions of a map, whichever axis holds its channels, and over the patches of a sequence
+        of tokens, leaving out class tokens, registers and the like. "cls" takes the class token.
+        "auto" takes the class token where there is one, and the mean otherwise. "flatten" keeps
+        all numbers.
     batch_size : int, default=64
         Rows per forward pass; features do not depend on it.
+    n_workers : int, default=0
+        Threads that read and prepare batches while the network is busy with earlier ones. Neither
+        features nor their order depend on it.
     device : str or torch.device, default="auto"
         "auto" is a CUDA device where there is one, otherwise the CPU.
 
@@ -78,6 +94,14 @@ class TorchBackbone(BaseTorchBackbone):
         The copy that is run, in evaluation mode.
     classifier_layer_ : str or None
         Name of the classifier layer.
+    n_features_out_ : int
+        Number of features, all layers together.
+    layer_names_ : tuple of str
+        The layers whose features are given.
+    layer_slices_ : dict of str to slice
+        Columns of the features of each layer.
+    probe_features_ : ndarray of shape (n_rows, n_features_out), float32
+        Features of the first two rows that ``fit`` saw.
     n_parameters_ : int
         Parameters of the network, with its classifier layer.
     pretrained_ : bool or None

@@ -26,6 +26,8 @@ class Call:
         The call inside which it happens.
     given, output : tuple of int or None
         Shapes of the first argument and of the result; None for what is no tensor.
+    returned : str
+        Name of the type of the result.
     children : list of Call
         Calls inside, in order of execution.
     """
@@ -36,6 +38,7 @@ class Call:
     parent: "Call | None"
     given: tuple | None
     output: tuple | None = None
+    returned: str = ""
     children: list = field(default_factory=list, repr=False)
 
 
@@ -63,7 +66,8 @@ def trace(module, x, sequences=None):
     """
     names = {}
     for name, layer in module.named_modules():
-        names[layer] = name
+        if not isinstance(layer, torch.jit.ScriptModule):
+            names[layer] = name
     calls, open_calls, n_calls = [], [], {}
 
     def look(value):
@@ -86,7 +90,7 @@ def trace(module, x, sequences=None):
 
     def after(layer, args, kwargs, output):
         call = open_calls.pop()
-        call.output = _shape(output)
+        call.output, call.returned = _shape(output), type(output).__name__
         calls.append(call)
         look(output)
         if sequences is not None and isinstance(layer, nn.Conv2d) and len(call.output or ()) == 4:
