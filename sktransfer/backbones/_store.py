@@ -477,6 +477,7 @@ class FeatureStore:
             try:
                 start = growing.start()
             except OSError as error:
+                discard(growing.folder)
                 self._warn_not_written(name, error)
                 return run_whole(candidate, X, True)
             made, failure = run_rows(candidate, X, growing)
@@ -525,7 +526,7 @@ class FeatureStore:
         about = describe(candidate, name) | {
             "arrays": growing.arrays(),
             "source_head": source_head,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
         description = write_description(growing.folder, key, about)
         folder = self._root / "entries" / key

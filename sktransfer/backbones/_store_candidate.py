@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import FunctionTransformer
 
 from sktransfer import __version__
-from sktransfer.backbones._store_code import code_facts, own_classes
+from sktransfer.backbones._store_code import code_facts, functions_of, own_classes
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_hashing import combine, file_digest
 
@@ -52,7 +52,7 @@ def candidate_fingerprint(candidate):
             own = inner.fingerprint()
         except Exception as error:
             raise Unnameable(f"its method 'fingerprint' failed: {error}") from error
-        return combine("fingerprint", _names_of(type(inner)), str(own)).hex(), False
+        return combine("fingerprint", type(inner).__qualname__, str(own)).hex(), False
     versions = f"{__version__} {np.__version__} {sklearn.__version__}"
     return combine("state", versions, content_digest(inner), *_files_of(inner)).hex(), True
 
@@ -66,13 +66,8 @@ def _files_of(candidate):
 
     Files of a transformer that writes files are left alone: they may be what it writes.
     """
-    codes = [
-        function.__code__
-        for base in own_classes(type(candidate))
-        for function in vars(base).values()
-        if hasattr(function, "__code__")
-    ]
-    if any(code_facts(code).names & _WRITES for code in codes):
+    functions = [f for base in own_classes(type(candidate)) for f in functions_of(base)]
+    if any(code_facts(function.__code__).names & _WRITES for function in functions):
         return
     for name, value in sorted(vars(candidate).items()):
         if isinstance(value, str | os.PathLike) and os.path.isfile(value):

@@ -7,6 +7,7 @@ code changes while it runs, a counter of calls for example, is no part of it.
 
 import dis
 import importlib.util
+import inspect
 import os
 import sys
 import sysconfig
@@ -14,7 +15,15 @@ import types
 from functools import lru_cache
 from importlib import metadata
 
-__all__ = ["CodeFacts", "code_facts", "installed_as", "own_classes", "source_of_import"]
+__all__ = [
+    "CodeFacts",
+    "code_facts",
+    "functions_of",
+    "installed_as",
+    "own_classes",
+    "package_of",
+    "source_of_import",
+]
 
 _MUTATORS = frozenset(
     ("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem")
@@ -145,6 +154,48 @@ def installed_as(module_name):
     return f"{top} {version}"
 
 
+def package_of(obj):
+    """Give package and version of a function or class that its name is enough for.
+
+    Parameters
+    ----------
+    obj : function or type
+        The object.
+
+    Returns
+    -------
+    package : str or None
+        None for code of the user's own, and for what is not found under its name, such as a
+        function inside another one.
+    """
+    package = installed_as(obj.__module__)
+    found = sys.modules.get(obj.__module__) if package is not None else None
+    for name in obj.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return package if found is obj else None
+
+
+def functions_of(cls):
+    """Give the functions that a class itself defines, without what is wrapped around them.
+
+    Parameters
+    ----------
+    cls : type
+        The class.
+
+    Returns
+    -------
+    functions : list of function
+        Also those of properties, class methods and static methods.
+    """
+    found = []
+    for value in vars(cls).values():
+        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
+        if isinstance(function, types.FunctionType):
+            found.append(function)
+    return found
+
+
 def own_classes(cls):
     """Give those of a class and its bases that are the user's own code.
 
@@ -158,7 +209,7 @@ def own_classes(cls):
     classes : list of type
         In the order in which Python looks for methods.
     """
-    return [base for base in cls.__mro__ if installed_as(base.__module__) is None]
+    return [base for base in cls.__mro__ if package_of(base) is None]
 
 
 def source_of_import(name, level, package):

@@ -1,7 +1,6 @@
 """Digests of Python objects by what they hold: equal in another process, never by address."""
 
 import copyreg
-import inspect
 import io
 import sys
 import threading
@@ -12,8 +11,10 @@ import numpy as np
 
 from sktransfer.backbones._store_code import (
     code_facts,
+    functions_of,
     installed_as,
     own_classes,
+    package_of,
     source_of_import,
 )
 from sktransfer.backbones._store_hashing import array_digest, combine, file_digest
@@ -140,8 +141,7 @@ class _Digester:
         return combine(tag, package or "own", module_name or "", name)
 
     def _function(self, function):
-        is_inner = "<l" in function.__qualname__  # <locals> and <lambda>
-        if installed_as(function.__module__) is not None and not is_inner:
+        if package_of(function) is not None:
             return self._installed("function", function.__module__, function.__qualname__)
         facts = code_facts(function.__code__)
         parts = [
@@ -204,12 +204,10 @@ class _Digester:
         # A base class may hold what a method of another one changes.
         assigned, mutated = set(), set()
         for base in own:
-            for value in vars(base).values():
-                function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
-                if isinstance(function, types.FunctionType):
-                    facts = code_facts(function.__code__)
-                    assigned |= facts.attributes
-                    mutated |= facts.mutated
+            for function in functions_of(base):
+                facts = code_facts(function.__code__)
+                assigned |= facts.attributes
+                mutated |= facts.mutated
         parts = []
         for base in cls.__mro__:
             if base not in own:

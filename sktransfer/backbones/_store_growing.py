@@ -108,9 +108,8 @@ class GrowingEntry:
             name: memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
             for name, array in given.items()
         }
-        for name, left in contents.items():
-            while len(left):  # unbuffered files may take a part only
-                left = left[self._files[name].write(left) :]
+        for name, content in contents.items():
+            _write(self._files[name], content)
         for name, content in contents.items():
             self._hashes[name].update(content)
         self.n_done += len(features)
@@ -220,9 +219,7 @@ class GrowingEntry:
         sync(self.folder)
 
     def _say(self, line):
-        content = json.dumps(line).encode() + b"\n"
-        if self._progress.write(content) != len(content):
-            raise OSError("a line of progress could not be written as a whole")
+        _write(self._progress, json.dumps(line).encode() + b"\n")
 
     def _plan_confirmation(self, seconds):
         wait = max(SECONDS_PER_CHUNK, _CHUNKS_PER_CONFIRMATION * seconds)
@@ -251,16 +248,10 @@ class GrowingEntry:
                 return False
             self._open_arrays(lines[1])
             for chunk in lines[2:]:
-                start, stop = chunk["rows"]
-                if start != self.n_done or not start < stop <= self.n_rows:
+                if not self._is_right(chunk):
                     break
-                if any(
-                    hashlib.sha256(self._content(name, start, stop)).hexdigest() != chunk[name]
-                    for name in self._layout
-                ):
-                    break
-                self._chunks.append({"rows": [start, stop]} | {n: chunk[n] for n in self._layout})
-                self.n_done = self._n_safe = stop
+                self._chunks.append(chunk)
+                self.n_done = self._n_safe = chunk["rows"][1]
             for name, (dtype, n_columns) in self._layout.items():
                 row_bytes = np.dtype(dtype).itemsize * n_columns
                 self._files[name].truncate(self._offsets[name] + self.n_done * row_bytes)
@@ -268,6 +259,20 @@ class GrowingEntry:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return False
         return self.n_done > 0
+
+    def _is_right(self, chunk):
+        """Tell whether a line of progress goes on, and the rows are what it says."""
+        if not isinstance(chunk, dict) or chunk.keys() != {"rows", *self._layout}:
+            return False
+        start, stop = chunk["rows"]
+        return (
+            start == self.n_done
+            and start < stop <= self.n_rows
+            and all(
+                hashlib.sha256(self._content(name, start, stop)).hexdigest() == chunk[name]
+                for name in self._layout
+            )
+        )
 
     def _open_arrays(self, layout):
         if list(layout) not in (list(ARRAYS), list(ARRAYS[:1])):
@@ -287,6 +292,13 @@ class GrowingEntry:
             self._offsets[name] = file.tell()
             self._hashes[name] = hashlib.sha256()
         self._layout = {name: [dtype, n] for name, (dtype, n) in layout.items()}
+
+
+def _write(file, content):
+    """Write everything; a file without buffer may take a part only."""
+    content = memoryview(content)
+    while len(content):
+        content = content[file.write(content) :]
 
 
 def read_progress(folder):

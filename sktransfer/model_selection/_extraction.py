@@ -21,7 +21,7 @@ from sklearn.utils import get_tags
 
 from .. import __version__
 from ..backbones._store import FeatureStore
-from ..exceptions import DamagedCacheWarning
+from ..exceptions import CacheNotWrittenWarning, DamagedCacheWarning
 from ..utils._sklearn import (
     _check_method_params,
     _safe_indexing,
@@ -309,7 +309,12 @@ class Extractor:
         if self._data_digest is None:
             try:
                 self._data_digest = self._store.digest(self.X)
-            except ValueError:  # data without a name
+            except ValueError as error:  # data without a name
+                warnings.warn(
+                    f"No features are kept: the data cannot be told from others, {error}.",
+                    CacheNotWrittenWarning,
+                    stacklevel=2,
+                )
                 self._store = None
                 return extract(candidate, X, n_samples, self.probabilities)
         found = self._store.extract(
