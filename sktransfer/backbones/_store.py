@@ -288,6 +288,22 @@ class FeatureStore:
         self._warn_not_written(name, lock.failure)
         return run_whole(candidate, X, probabilities)
 
+    def forget(self, candidate, data, *, options=None):
+        """Remove the features of one candidate on one set of data.
+
+        Parameters
+        ----------
+        candidate : fitted transformer
+            The candidate.
+        data : DataDigest
+            What :meth:`digest` gave.
+        options : object, default=None
+            As in :meth:`key`.
+        """
+        key = self.key(candidate, data, options=options)
+        with contextlib.suppress(OSError):
+            self._remove(self._root / "entries" / str(key))
+
     # -- the whole store ------------------------------------------------------------------------
 
     @property

@@ -21,6 +21,7 @@ from sklearn.utils import get_tags
 
 from .. import __version__
 from ..backbones._store import FeatureStore
+from ..backbones._store_candidate import probe_of
 from ..exceptions import CacheNotWrittenWarning, DamagedCacheWarning
 from ..utils._sklearn import (
     _check_method_params,
@@ -304,19 +305,100 @@ class Extractor:
         )
         return self._cached(key, work)
 
-    def _stored(self, candidate, X, n_samples, fit_params, name):
-        """Take features out of the store, or run the candidate and put them into it."""
+    @property
+    def keeps_layers(self):
+        """Whether there is a store, in which layers of a network are entries of their own."""
+        return self._store is not None and self._digest_of_data() is not None
+
+    def fit_extract_layers(self, together, members, fit_params, *, watch=nullcontext, **_):
+        """Fit a backbone for several layers, and run it only for those that are not in the store.
+
+        Parameters
+        ----------
+        together : transformer
+            A backbone for the layers of all members.
+        members : dict of int to (str, transformer)
+            Candidates that differ from it in their layers alone.
+        fit_params : dict of str to dict
+            Parameters for "fit".
+        watch : callable, default=nullcontext
+            As in :meth:`fit_extract`.
+
+        Returns
+        -------
+        runs : dict of int to (transformer, Extraction)
+            Each member fitted, and what it gives.
+        """
+        params = _check_method_params(self.X, fit_params["fit"], indices=None)
+        with watch(together):
+            together.fit(self.X, self.y, **params)
+        fitted = {i: together.select_layers(member.layer) for i, (_, member) in members.items()}
+        names = {i: name for i, (name, _) in members.items()}
+        data, store = self._digest_of_data(), self._store
+        keys = {i: store.key(one, data, options=params) for i, one in fitted.items()}
+        found = {
+            i: store.get(
+                keys[i],
+                probe=probe_of(fitted[i]),
+                probabilities=self.probabilities,
+                name=names[i],
+            )
+            for i in members
+        }
+        missing = [i for i in members if found[i] is None]
+        if len(missing) == 1:
+            (i,) = missing
+            return {
+                j: (one, self._stored(one, self.X, self.n_samples, params, names[j]))
+                if j == i
+                else (one, self._extraction(found[j], one))
+                for j, one in fitted.items()
+            }
+        if missing:
+            wanted = dict.fromkeys(name for i in missing for name in fitted[i].layer_names_)
+            pass_of_all = together.select_layers(list(wanted))
+            made = store.extract(
+                pass_of_all,
+                self.X,
+                data=data,
+                options=params,
+                name=" + ".join(names[i] for i in missing),
+                just_fitted=True,
+            )
+            for i in missing:
+                columns = [pass_of_all.layer_slices_[name] for name in fitted[i].layer_names_]
+                features = (
+                    made.features[:, columns[0]]
+                    if len(columns) == 1
+                    else np.concatenate([made.features[:, part] for part in columns], axis=1)
+                )
+                found[i] = store.put(
+                    keys[i], fitted[i], features, made.probabilities, name=names[i]
+                )
+                found[i].from_store, found[i].n_rows_run = made.from_store, made.n_rows_run
+            if all(found[i].is_kept for i in missing):
+                # Each layer is there by itself now.
+                store.forget(pass_of_all, data, options=params)
+        return {i: (one, self._extraction(found[i], one)) for i, one in fitted.items()}
+
+    def _digest_of_data(self):
+        """Read the data, once; None if they have no name, and nothing is kept."""
         if self._data_digest is None:
             try:
                 self._data_digest = self._store.digest(self.X)
-            except ValueError as error:  # data without a name
+            except ValueError as error:
                 warnings.warn(
                     f"No features are kept: the data cannot be told from others, {error}.",
                     CacheNotWrittenWarning,
                     stacklevel=2,
                 )
                 self._store = None
-                return extract(candidate, X, n_samples, self.probabilities)
+        return self._data_digest
+
+    def _stored(self, candidate, X, n_samples, fit_params, name):
+        """Take features out of the store, or run the candidate and put them into it."""
+        if self._digest_of_data() is None:
+            return extract(candidate, X, n_samples, self.probabilities)
         found = self._store.extract(
             candidate,
             X,
@@ -327,11 +409,14 @@ class Extractor:
             # A frozen candidate was fitted on other data.
             just_fitted=not isinstance(candidate, FrozenEstimator),
         )
-        extraction = _checked(found.features, found.probabilities, n_samples)
+        return self._extraction(found, candidate)
+
+    def _extraction(self, found, candidate):
+        extraction = _checked(found.features, found.probabilities, self.n_samples)
         extraction.from_store = found.from_store
         extraction.n_rows_run = found.n_rows_run
         if found.is_kept:
-            extraction.output = partial(_output_of, found.features, X, candidate)
+            extraction.output = partial(_output_of, found.features, self.X, candidate)
         return extraction
 
     def _cached(self, key, work):

@@ -20,6 +20,8 @@ class _Group:
         All layers that are wanted, each once.
     run : tuple or None
         The backbone fitted for all of them and what it gave, until every candidate had its part.
+    parts : dict of int to tuple
+        With a store, which keeps layers one by one: the part of each candidate.
     separate : bool
         True when one pass for all failed: the candidate at fault must not cost the others.
     """
@@ -27,6 +29,7 @@ class _Group:
     indices: list
     layers: list
     run: tuple | None = None
+    parts: dict = field(default_factory=dict)
     separate: bool = False
     pending: set = field(default_factory=set)
 
@@ -42,6 +45,7 @@ class LayerGroups:
     """
 
     def __init__(self, candidates):
+        self._candidates = candidates
         self._group_of = {}
         groups = []
         for index, (_, candidate) in enumerate(candidates):
@@ -87,16 +91,24 @@ class LayerGroups:
         group = self._group_of.get(index)
         if group is None or group.separate or index not in group.pending:
             return extractor.fit_extract(candidate, fit_params, **options)
-        if group.run is None:
+        if group.run is None and not group.parts:
             together = candidate.with_layers(group.layers)
             try:
-                group.run = extractor.fit_extract(together, fit_params, **options)
+                if extractor.keeps_layers:
+                    members = {i: self._candidates[i] for i in group.indices}
+                    group.parts = extractor.fit_extract_layers(
+                        together, members, fit_params, **options
+                    )
+                else:
+                    group.run = extractor.fit_extract(together, fit_params, **options)
             except Exception:
                 # Each is run by itself then, and the one that is to blame raises again.
                 group.separate = True
                 return extractor.fit_extract(candidate, fit_params, **options)
-        fitted, extraction = group.run
         group.pending.discard(index)
+        if group.parts:
+            return group.parts.pop(index)
+        fitted, extraction = group.run
         if not group.pending:
             group.run = None
         slices = [fitted.layer_slices_[name] for name in _layers(candidate)]

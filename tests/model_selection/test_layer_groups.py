@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="backbones need torch")
 from sklearn.base import clone
 from torch import nn
 
-from sktransfer.backbones import TorchBackbone
+from sktransfer.backbones import FeatureStore, TorchBackbone
 from sktransfer.exceptions import CandidateFailedWarning
 from sktransfer.model_selection import TransferabilitySelector
 
@@ -125,3 +125,31 @@ def test_networks_of_other_weights_are_not_mixed_up(data):
     for name, candidate in candidates:
         alone, _ = rows_of([(name, candidate)], data)
         assert selector.scores_[name] == pytest.approx(alone.scores_[name], rel=1e-9)
+
+
+def test_a_store_keeps_every_layer_by_itself(data, tmp_path):
+    def ranked(layers):
+        candidates = [(str(layer), backbone(layer)) for layer in layers]
+        selector, rows = rows_of(candidates, data, memory=tmp_path, metric=["logme", "leep"])
+        table = selector.cv_results_
+        return selector, rows, table["from_store"].tolist(), table["rows_extracted"].tolist()
+
+    n = len(data[0])
+    _, alone, from_store, _ = ranked(["stem"])
+    assert from_store == [False] and alone > n
+    # one of three is there: the other two share one pass
+    selector, rows, from_store, extracted = ranked(LAYERS)
+    assert from_store == [True, False, False] and extracted == [0, n, n]
+    assert rows < 2 * n
+    kept = FeatureStore(tmp_path).entries()
+    assert sorted(entry.candidate for entry in kept) == sorted(LAYERS)
+    plain, _ = rows_of([(layer, backbone(layer)) for layer in LAYERS], data)
+    assert selector.scores_ == pytest.approx(plain.scores_, rel=1e-9)
+    # in any company, nothing is run; what is missing alone, alone
+    for layers in (LAYERS, LAYERS[:2], LAYERS[2:]):
+        _, rows, from_store, _ = ranked(layers)
+        assert all(from_store) and rows < n
+    selector, rows, from_store, extracted = ranked([["stem", "body"], *LAYERS])
+    assert from_store == [False, True, True, True] and extracted == [n, 0, 0, 0]
+    features = selector.candidates_["['stem', 'body']"].transform(data[0])
+    assert features.shape == (n, 9)
