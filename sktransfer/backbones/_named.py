@@ -13,6 +13,8 @@ from sktransfer.backbones._images import input_kind
 __all__ = ["NamedBackbone", "did_you_mean"]
 
 _N_LISTED = 30
+# What libraries call the parts that come after the features.
+_HEADS = ("head", "classifier", "fc", "last_linear")
 
 
 class NamedBackbone(BaseTorchBackbone):
@@ -60,9 +62,10 @@ class NamedBackbone(BaseTorchBackbone):
             if isinstance(layer, nn.Linear) or is_pointwise(layer)
         ]
         more = f", and {len(linear) - _N_LISTED} before" if len(linear) > _N_LISTED else ""
+        before = [name for name in outer if not name.startswith(_HEADS)] or outer
         raise ValueError(
             f"{self!r} has no classifier layer whose input could be taken as features ({reason}). "
-            f"Name a layer whose output is to be taken, as in layer={outer[-1]!r}; the outermost "
+            f"Name a layer whose output is to be taken, as in layer={before[-1]!r}; the outermost "
             f"layers are {outer}, the last linear ones {linear[-_N_LISTED:]}{more}."
         )
 
