@@ -4,7 +4,6 @@ import copy
 import os
 
 import numpy as np
-import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import FLOAT_DTYPES, check_is_fitted, validate_data
@@ -150,8 +149,8 @@ class PrecomputedFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Returns
         -------
         features : ndarray of shape (n_samples, n_features_out)
-            Their features: float32 stays float32, half precision becomes float32, anything else
-            float64. Not to be written to where they are the array or file itself.
+            Their features: single and half precision become float32, anything else float64. Not
+            to be written to where they are the array or file itself.
 
         Raises
         ------
@@ -249,8 +248,8 @@ class PrecomputedFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if array is None:  # after unpickling
             array = self._kept[name] = _opened(getattr(self, name), name)
         taken = array if rows is None else array[rows]
-        if taken.dtype not in (np.float32, np.float64):
-            taken = taken.astype(np.float32 if taken.dtype == np.float16 else np.float64)
+        is_single = taken.dtype.kind == "f" and taken.dtype.itemsize <= 4
+        taken = taken.astype(np.float32 if is_single else np.float64, copy=False)
         return _read_only(taken) if rows is None else np.asarray(taken)
 
     def __getstate__(self):
@@ -286,11 +285,6 @@ def _read_only(array):
 def _opened(given, name):
     """Give the array that a parameter is or names, without reading it."""
     if not isinstance(given, str | os.PathLike):
-        if scipy.sparse.issparse(given):
-            raise TypeError(
-                f"The '{name}' parameter of PrecomputedFeatures must be dense, got a sparse "
-                f"{type(given).__name__}."
-            )
         return np.asarray(given)
     try:
         array = np.load(given, mmap_mode="r", allow_pickle=False)
@@ -334,7 +328,7 @@ def _checked_matrix(given, name, least=None):
 
 
 def _rows_of_ids(given, kept):
-    """Number the ids. Their length must be right, and each must be there once."""
+    """Give each id its row."""
     if isinstance(given, str | os.PathLike):
         given = _opened(given, "ids")
     values = _as_ids(given, "The 'ids' parameter of PrecomputedFeatures")
