@@ -122,7 +122,8 @@ class TorchBackbone(BaseTorchBackbone):
         no part, or the classifier layer's); ``mismatched``, shapes in the file and the network by
         name; ``unexpected``, names in the file that were not used; ``unused_layers``, layers that
         the network lacks; ``hidden_normalization``, "on" or "off" for a network with
-        ``transform_input``, as GoogLeNet and Inception have. Only with a checkpoint.
+        ``transform_input``, as GoogLeNet and Inception have, and "missing" where torchvision's own
+        weights need it and it is off. Only with a checkpoint.
     versions_ : dict of str to str
         Versions of the libraries that decide the features.
     device_ : torch.device
@@ -137,6 +138,8 @@ class TorchBackbone(BaseTorchBackbone):
 
     See Also
     --------
+    TorchvisionBackbone : The networks of torchvision, with their own preprocessing.
+    TimmBackbone : The networks of timm, with their own preprocessing.
     TinyZooBackbone : A network that ships with this package.
 
     Notes
