@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sktransfer.backbones._capture import capture
+from sktransfer.backbones._capture import Capture
 from sktransfer.backbones._classifier_layer import check_head
 from sktransfer.backbones._find_layers import resolve_layers
 from sktransfer.backbones._layers import LayeredBackbone
@@ -118,7 +118,7 @@ class BaseTorchBackbone(
                 watched.add(self._layer.name)
             for layer in {self.module_.get_submodule(name) for name in watched}:
                 watch(layer)
-            parts, _ = capture(self.module_, x, points, self._layer)
+            parts, _ = Capture(self.module_, points, self._layer)(x)
         self.classifier_layer_ = None if self._layer is None else self._layer.name
         self._set_points(points, [part.float().cpu().numpy() for part in parts])
         return self
@@ -209,8 +209,7 @@ class BaseTorchBackbone(
         batches = self._checked(X)
         n, probabilities = len(batches), None
         features = np.empty((n, self._n_features_out), dtype=np.float32)
-        for rows, batch_features, batch_probabilities in self._iterate(batches):
-            features[rows] = batch_features
+        for rows, _, batch_probabilities in self._iterate(batches, features=features):
             if batch_probabilities is not None:
                 if probabilities is None:
                     shape = (n, batch_probabilities.shape[1])
@@ -253,30 +252,36 @@ class BaseTorchBackbone(
         check_is_fitted(self)
         return self._as_batches(X, reset=False)
 
-    def _iterate(self, batches, start=0):
-        """Yield rows, features, and probabilities or None, batch by batch."""
+    def _iterate(self, batches, start=0, features=None):
+        """Yield rows, features, and probabilities or None, batch by batch.
+
+        Features of all rows are written into ``features``, where that is given.
+        """
+        columns = tuple(self.layer_slices_.values())
+        capture = Capture(self.module_, self._points, self._layer)
         # Closed here, so that no thread reads on when this loop ends early.
         with closing(iter_batches(batches, self.batch_size, start, self.n_workers)) as parts:
             for rows, batch in parts:
+                if features is None:
+                    found = np.empty((len(batch), self._n_features_out), dtype=np.float32)
+                else:
+                    found = features[rows]
                 with plain_inference(self.device_):
-                    features, logits = self._forward(self._to_network(batch))
-                    features = features.float().cpu().numpy()
+                    into = torch.from_numpy(found)
+                    into = [into[:, part] for part in columns]
+                    logits = capture(self._to_network(batch), into)[1]
                     probabilities = None
                     if logits is not None:
-                        probabilities = logits.double().softmax(dim=1).float().cpu().numpy()
-                self._check_features(features, rows.start)
-                yield rows, features, probabilities
-
-    def _check_features(self, features, start):
-        if features.shape[1] != self._n_features_out:
-            raise ValueError(
-                f"The network gave {features.shape[1]} features for the rows from {start} on and "
-                f"{self._n_features_out} in fit; with inputs of several sizes, pooling='mean' or "
-                "a parameter that makes sizes equal is needed."
-            )
-        self._raise_for_not_finite(features, start)
+                        probabilities = logits.float().softmax(dim=1).cpu().numpy()
+                self._raise_for_not_finite(found, rows.start)
+                yield rows, found, probabilities
 
     def _raise_for_not_finite(self, features, start):
+        flat = features.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # One number tells of all without an array of answers; it may overflow by itself.
+            if np.isfinite(np.dot(flat, flat)):
+                return
         finite = np.isfinite(features)
         if not finite.all():
             bad = np.flatnonzero(~finite.all(axis=1))
@@ -287,7 +292,7 @@ class BaseTorchBackbone(
 
     def _forward(self, x):
         """Give features (n, D) and source logits (n, K) or None of one batch."""
-        parts, logits = capture(self.module_, x, self._points, self._layer)
+        parts, logits = Capture(self.module_, self._points, self._layer)(x)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1), logits
 
     def fingerprint(self):

@@ -1,6 +1,5 @@
 """Take the features of several layers and the logits of the head out of one forward pass."""
 
-from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +8,7 @@ from sktransfer.backbones._classifier_layer import POINTWISE
 from sktransfer.backbones._pooling import Pooling
 from sktransfer.backbones._recording import run_watched
 
-__all__ = ["PENULTIMATE", "LayerPoint", "capture", "check_calls"]
+__all__ = ["PENULTIMATE", "Capture", "LayerPoint", "check_calls"]
 
 #: The name of the input of the classifier layer, or of the output of a network without one.
 PENULTIMATE = "penultimate"
@@ -37,8 +36,8 @@ class LayerPoint:
     pooling: Pooling | None = None
 
 
-def capture(module, x, points, head):
-    """Run a network once and take what is wanted of it.
+class Capture:
+    """Takes features and logits out of passes of one network.
 
     Layers are pooled while they are called: what the network changes in place afterwards does not
     reach the features, and no layer's output is kept.
@@ -47,83 +46,115 @@ def capture(module, x, points, head):
     ----------
     module : nn.Module
         Network in evaluation mode, in which the layers of the points and of the head are watched.
-    x : tensor
-        A batch.
     points : sequence of LayerPoint
         Where to take features.
     head : ClassifierLayer or None
         The classifier layer.
-
-    Returns
-    -------
-    features : list of tensor of shape (n, D)
-        One for each point.
-    logits : tensor of shape (n, K) or None
-        None without a source head.
-
-    Raises
-    ------
-    ValueError
-        If a layer is not called in this pass, or more than once where one call is expected, or
-        gives something that is no feature matrix.
     """
-    by_layer = {}
-    for point in points:
-        if point.layer is not None:
-            by_layer.setdefault(module.get_submodule(point.layer), []).append(point)
-    head_layer = None if head is None else module.get_submodule(head.name)
-    n_calls, parts, last = Counter(), {}, None
 
-    def record(layer, given, output):
-        nonlocal last
-        for point in by_layer.get(layer, ()):
-            if point.call in (None, n_calls[layer]):
-                parts[point] = point.pooling(output, len(x), point.name)
-        n_calls[layer] += 1
-        if layer is head_layer:
-            last = _head_input(layer, given, head), output.clone()
+    def __init__(self, module, points, head):
+        self.module = module
+        self.points = points
+        self.head = head
+        self._head_layer = None if head is None else module.get_submodule(head.name)
+        self._penultimate = [i for i, point in enumerate(points) if point.layer is None]
+        self._by_layer = {}
+        for i, point in enumerate(points):
+            if point.layer is not None:
+                layer = module.get_submodule(point.layer)
+                self._by_layer.setdefault(layer, []).append((i, point))
 
-    output = run_watched(module, x, record)
-    for layer, wanted in by_layer.items():
-        for point in wanted:
-            check_calls(point, n_calls[layer])
-    if head is None:
-        penultimate, logits = output, None
-    else:
-        if last is None:
-            raise ValueError(f"The network never calls its layer '{head.name}'.")
-        penultimate, logits = last
-        if isinstance(head_layer, POINTWISE):  # logits have positions to average over
+    def __call__(self, x, into=None):
+        """Run the network once.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, ...)
+            A batch.
+        into : list of tensor of shape (n, D), default=None
+            Where features are written to, one for each point; they may be on another device and in
+            another number format. None makes new tensors, through which gradients flow.
+
+        Returns
+        -------
+        features : list of tensor of shape (n, D)
+            One for each point.
+        logits : tensor of shape (n, K) or None
+            None without a source head.
+
+        Raises
+        ------
+        ValueError
+            If a layer is not called in this pass, or more than once where one call is expected, or
+            gives something that is no feature matrix.
+        """
+        n_calls, logits = {}, None
+        parts = [None] * len(self.points)
+
+        def keep(i, features):
+            if into is None:
+                parts[i] = features.clone()
+            else:
+                parts[i] = into[i]
+                self._write(i, features, into[i])
+
+        def record(layer, given, output):
+            nonlocal logits
+            number = n_calls.get(layer, 0)
+            n_calls[layer] = number + 1
+            for i, point in self._by_layer.get(layer, ()):
+                if point.call in (None, number):
+                    keep(i, point.pooling(output, len(x), point.name))
+            if layer is self._head_layer:
+                for i in self._penultimate:
+                    keep(i, _head_input(layer, given, self.head, len(x)))
+                logits = output.clone()
+
+        output = run_watched(self.module, x, record)
+        for layer, places in self._by_layer.items():
+            for _, point in places:
+                check_calls(point, n_calls.get(layer, 0))
+        if self.head is None:
+            for i in self._penultimate:
+                keep(i, _flat_output(output, len(x)))
+            return parts, None
+        if logits is None:
+            raise ValueError(f"The network never calls its layer '{self.head.name}'.")
+        if isinstance(self._head_layer, POINTWISE):  # logits have positions to average over
             logits = output[:, :, None].flatten(2).mean(dim=2)
-    if any(point.layer is None for point in points):
-        _check_penultimate(penultimate, len(x), head)
-    return [
-        penultimate.reshape(len(x), -1) if point.layer is None else parts[point] for point in points
-    ], (logits if head is not None and head.gives_source else None)
+        return parts, (logits if self.head.gives_source else None)
+
+    def _write(self, i, features, place):
+        if features.shape != place.shape:
+            raise ValueError(
+                f"The layer '{self.points[i].name}' gave {features.shape[1]} features and "
+                f"{place.shape[1]} in fit; with inputs of several sizes, pooling='mean' or a "
+                "parameter that makes sizes equal is needed."
+            )
+        place.copy_(features)
 
 
-def _head_input(layer, given, head):
-    """Give a copy of what the classifier layer was given, averaged where it has positions."""
+def _head_input(layer, given, head, n):
+    """Give what the classifier layer was given, averaged where it has positions."""
     if isinstance(layer, POINTWISE):
-        return given.flatten(2).mean(dim=2)
-    if given.ndim != 2:
+        given = given.flatten(2).mean(dim=2)
+    if given.ndim != 2 or len(given) != n:
         raise ValueError(
             f"Features must have shape (n_samples, n_features), but the input of the layer "
-            f"'{head.name}' has shape {tuple(given.shape)}."
+            f"'{head.name}' has shape {tuple(given.shape)} for {n} rows."
         )
-    return given.clone()
+    return given
 
 
-def _check_penultimate(features, n, head):
-    if not isinstance(features, torch.Tensor):
+def _flat_output(output, n):
+    if not isinstance(output, torch.Tensor):
         raise ValueError(
-            f"The network returns a {type(features).__name__} where a tensor is expected; "
+            f"The network returns a {type(output).__name__} where a tensor is expected; "
             "wrap it in a module that returns the tensor that matters, or name a layer."
         )
-    if features.ndim == 0 or len(features) != n:
-        raise ValueError(
-            f"The network gave features of shape {tuple(features.shape)} for {n} rows."
-        )
+    if output.ndim == 0 or len(output) != n:
+        raise ValueError(f"The network gave features of shape {tuple(output.shape)} for {n} rows.")
+    return output.reshape(n, -1)
 
 
 def check_calls(point, n_calls):

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 import torch
 
-from sktransfer.backbones._capture import PENULTIMATE, LayerPoint, capture, check_calls
+from sktransfer.backbones._capture import PENULTIMATE, Capture, LayerPoint, check_calls
 from sktransfer.backbones._layout import Structure
 from sktransfer.backbones._pooling import choose_pooling, has_class_token
 from sktransfer.backbones._recording import watch
@@ -144,7 +144,7 @@ def _are_equal(structure, point, other, head):
         layers.append(structure.module.get_submodule(head.name))
     handles = [watch(layer) for layer in dict.fromkeys(layers)]
     try:
-        (a, b), _ = capture(structure.module, structure.x, [point, other], head)
+        (a, b), _ = Capture(structure.module, [point, other], head)(structure.x)
     finally:
         for handle in handles:
             handle.remove()

@@ -55,7 +55,7 @@ class Pooling:
         Returns
         -------
         features : tensor of shape (n, D)
-            Never a view of the output, which the network may change in place afterwards.
+            May be a view of the output, which the network may change in place afterwards.
 
         Raises
         ------
@@ -69,9 +69,9 @@ class Pooling:
                 f"{self.n_axes} axes are expected from what it gave in fit."
             )
         if self.kind in ("vector", "flatten"):
-            return output.reshape(n, -1).clone()
+            return output.reshape(n, -1)
         if self.kind == "cls":
-            return output.select(3 - self.channel_axis, self.class_token).clone()
+            return output.select(3 - self.channel_axis, self.class_token)
         if self.first or self.last:
             axis = 3 - self.channel_axis
             length = output.shape[axis] - self.first - self.last

@@ -105,6 +105,6 @@ def plain_inference(device):
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode())
         for kind in {"cpu", device.type}:
-            if torch.amp.is_autocast_available(kind):
+            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield
