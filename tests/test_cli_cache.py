@@ -360,7 +360,7 @@ def test_clear_asks_at_a_terminal(capsys, filled, monkeypatch):
 
 
 def test_an_extraction_that_is_going_on_is_left(capsys, filled):
-    lock = filled._lock("a" * 40)
+    lock = filled._shelf.lock("a" * 40)
     with lock:
         _, out, _ = cache(capsys, "clear", filled.path, "--yes")
     assert out.splitlines()[1] == "1 entry left, in use or gone already."

@@ -7,8 +7,6 @@ import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from sktransfer.backbones._store_candidate import candidate_fingerprint, describe, probe_of
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_data import digest_data
@@ -16,14 +14,8 @@ from sktransfer.backbones._store_files import (
     ARRAYS,
     FORMAT,
     Damaged,
-    check_digests,
     discard,
-    open_arrays,
-    read_description,
-    sync,
-    write_description,
 )
-from sktransfer.backbones._store_growing import GrowingEntry
 from sktransfer.backbones._store_hashing import combine, row_chunks
 from sktransfer.backbones._store_listing import (
     complete_entry,
@@ -35,16 +27,13 @@ from sktransfer.backbones._store_run import (
     StoredFeatures,
     n_rows_of,
     plan_of_run,
+    rows_again,
     run_rows,
     run_whole,
     storable,
 )
-from sktransfer.exceptions import (
-    CacheBusyWarning,
-    CacheNotWrittenWarning,
-    DamagedCacheWarning,
-    StaleCacheWarning,
-)
+from sktransfer.backbones._store_shelf import Shelf
+from sktransfer.exceptions import CacheNotWrittenWarning
 
 __all__ = ["FeatureStore"]
 
@@ -188,7 +177,7 @@ class FeatureStore:
         found : StoredFeatures or None
             None if they are not there, or a warning tells why they cannot be used.
         """
-        found, warning = self._look_up(key, probe, probabilities, name)
+        found, warning = self._shelf.read(key, probe, probabilities, name)
         if warning is not None:
             warnings.warn(*warning, stacklevel=2)
         return found
@@ -217,7 +206,7 @@ class FeatureStore:
         """
         name = name or type(candidate).__name__
         made = StoredFeatures(features, probabilities, False, len(features))
-        with self._locked(key, name) as lock:
+        with self._shelf.locked(key, name) as lock:
             if lock.failure is None:
                 return self._write_whole(key, candidate, made, name, True)
         self._warn_not_written(name, lock.failure)
@@ -269,12 +258,12 @@ class FeatureStore:
         if key is None:
             return run_whole(candidate, X, probabilities)
         probe = probe_of(candidate, None if just_fitted else X)
-        found, warning = self._look_up(key, probe, probabilities, name)
+        found, warning = self._shelf.read(key, probe, probabilities, name)
         if found is not None:
             return found
-        with self._locked(key, name) as lock:
+        with self._shelf.locked(key, name) as lock:
             if lock.waited:  # another process may have made it meanwhile
-                found, warning = self._look_up(key, probe, probabilities, name)
+                found, warning = self._shelf.read(key, probe, probabilities, name)
                 if found is not None:
                     return found
             if warning is not None:
@@ -302,7 +291,7 @@ class FeatureStore:
         """
         key = self.key(candidate, data, options=options)
         with contextlib.suppress(OSError):
-            self._remove(self._root / "entries" / str(key))
+            self._shelf.remove(str(key))
 
     # -- the whole store ------------------------------------------------------------------------
 
@@ -316,6 +305,14 @@ class FeatureStore:
         """Whether there is a store at this place."""
         return self._root.is_dir()
 
+    @property
+    def _root(self):
+        return self._shelf.root
+
+    @property
+    def _shelf(self):
+        return Shelf(Path(self.path) / _FOLDER)
+
     def prepare(self):
         """Make the folder, where it is not there yet.
 
@@ -328,10 +325,7 @@ class FeatureStore:
         ValueError
             If this is no name of a folder.
         """
-        if not self.exists:
-            for name in ("entries", "unfinished", "locks"):
-                (self._root / name).mkdir(parents=True, exist_ok=True)
-            sync(self._root.parent)
+        self._shelf.prepare()
 
     def entries(self):
         """List what is in the store.
@@ -341,8 +335,8 @@ class FeatureStore:
         entries : list of StoreEntry
             The oldest first. Arrays are not read; :meth:`verify` does that.
         """
-        found = [complete_entry(folder) for folder in self._folders("entries")]
-        found += [unfinished_entry(folder) for folder in self._folders("unfinished")]
+        found = [complete_entry(folder) for folder in self._shelf.folders("entries")]
+        found += [unfinished_entry(folder) for folder in self._shelf.folders("unfinished")]
         oldest = datetime.min.replace(tzinfo=UTC)
         return sorted(filter(None, found), key=lambda entry: (entry.created or oldest, entry.key))
 
@@ -378,117 +372,19 @@ class FeatureStore:
             return []
         removed = []
         for entry in self.entries() if entries is None else entries:
-            if entry.state == "unfinished":
-                lock = self._lock(entry.key)
-                try:
-                    lock.acquire(timeout=0)
-                except Timeout:
-                    continue
-                try:
-                    gone = self._remove(self._root / "unfinished" / entry.key)
-                finally:
-                    lock.release()
-            else:
-                gone = self._remove(self._root / "entries" / entry.key)
-            if gone:
+            is_unfinished = entry.state == "unfinished"
+            remove = self._shelf.remove_unfinished if is_unfinished else self._shelf.remove
+            if remove(entry.key):
                 removed.append(entry)
         if entries is None:
             discard(self._root / "trash")
         return removed
 
-    # -- places, locks --------------------------------------------------------------------------
-
-    @property
-    def _root(self):
-        return Path(self.path) / _FOLDER
-
-    def _folders(self, kind):
-        try:
-            return sorted((self._root / kind).iterdir())
-        except OSError:
-            return []
-
-    def _lock(self, key):
-        (self._root / "locks").mkdir(parents=True, exist_ok=True)
-        return FileLock(self._root / "locks" / f"{key}.lock")
-
-    @contextlib.contextmanager
-    def _locked(self, key, name):
-        """Hold the lock of an entry; say so if another process has it."""
-        held, lock = _Held(), None
-        try:
-            self.prepare()
-            lock = self._lock(key)
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                held.waited = True
-                warnings.warn(
-                    f"Another process is extracting the features of {name!r} on the same data "
-                    f"into the feature store {os.fspath(self.path)!r}; waiting for it.",
-                    CacheBusyWarning,
-                    stacklevel=4,
-                )
-                lock.acquire()
-        except (OSError, NotImplementedError) as error:
-            held.failure = error
-        try:
-            yield held
-        finally:
-            if lock is not None:
-                lock.release()
-
-    def _remove(self, folder):
-        """Take an entry out of sight at once, then remove its files."""
-        trash = self._root / "trash" / uuid.uuid4().hex
-        trash.parent.mkdir(exist_ok=True)
-        try:
-            os.replace(folder, trash)
-        except FileNotFoundError:
-            return False
-        discard(trash)
-        with contextlib.suppress(OSError):
-            trash.parent.rmdir()
-        return True
-
-    # -- reading --------------------------------------------------------------------------------
-
-    def _look_up(self, key, probe, probabilities, name):
-        """Find features, or a warning that says why those that are there can't be used."""
-        folder, place = self._root / "entries" / key, f"the feature store {os.fspath(self.path)!r}"
-        try:
-            description = read_description(folder, key)
-            if probabilities and description["source_head"] == "not asked":
-                return None, None
-            check_digests(folder, description)
-            features, source = open_arrays(folder, description)
-        except FileNotFoundError:
-            return None, None
-        except Damaged as error:
-            return None, (
-                f"The features of {name!r} in {place} are damaged and are extracted again: "
-                f"{error}.",
-                DamagedCacheWarning,
-            )
-        except OSError as error:
-            return None, (
-                f"The features of {name!r} in {place} cannot be read and are extracted again: "
-                f"{error}.",
-                DamagedCacheWarning,
-            )
-        if probe is not None and not probe.agrees(features):
-            return None, (
-                f"The features of {name!r} in {place} are not what its network gives now for the "
-                "first rows (its code has changed, for example), and are extracted again.",
-                StaleCacheWarning,
-            )
-        return StoredFeatures(features, source, True, 0, True), None
-
     # -- writing --------------------------------------------------------------------------------
 
     def _write_rows(self, key, candidate, X, name):
         """Run a candidate batch by batch, going on where an earlier process was interrupted."""
-        growing = self._growing(key, plan_of_run(candidate), n_rows_of(X), name)
+        growing = self._shelf.growing(key, plan_of_run(candidate), n_rows_of(X), name)
         try:
             try:
                 start = growing.start()
@@ -503,7 +399,7 @@ class FeatureStore:
                     found = self._seal(key, candidate, growing, name, source)
                     return StoredFeatures(*found, False, growing.n_rows - start, True)
                 except (OSError, Damaged) as error:
-                    failure, made = error, run_whole(candidate, X, True)
+                    failure, made = error, rows_again(candidate, X, growing, start)
         finally:
             growing.close()
         discard(growing.folder)
@@ -516,7 +412,7 @@ class FeatureStore:
         if arrays is None:
             return made
         # No process can go on with what another one computed as a whole.
-        growing = self._growing(key, {"run": uuid.uuid4().hex}, len(arrays[0]), name)
+        growing = self._shelf.growing(key, {"run": uuid.uuid4().hex}, len(arrays[0]), name)
         try:
             growing.start()
             for rows in row_chunks(len(arrays[0]), arrays[0].nbytes // len(arrays[0])):
@@ -533,25 +429,9 @@ class FeatureStore:
             growing.close()
         return StoredFeatures(*found, False, made.n_rows_run, True)
 
-    def _growing(self, key, plan, n_rows, name):
-        return GrowingEntry(self._root / "unfinished" / key, plan, n_rows, name)
-
     def _seal(self, key, candidate, growing, name, source_head):
-        """Put a complete entry in its place at once, and open it."""
-        growing.finish()
-        about = describe(candidate, name) | {
-            "arrays": growing.arrays(),
-            "source_head": source_head,
-            "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
-        description = write_description(growing.folder, key, about)
-        folder = self._root / "entries" / key
-        folder.parent.mkdir(exist_ok=True)
-        if os.path.lexists(folder):
-            self._remove(folder)
-        os.replace(growing.folder, folder)
-        sync(folder.parent)
-        return open_arrays(folder, description)
+        about = describe(candidate, name) | {"source_head": source_head}
+        return self._shelf.seal(key, growing, about)
 
     def _warn_not_written(self, name, error):
         reason = getattr(error, "strerror", None) or str(error)
@@ -561,11 +441,3 @@ class FeatureStore:
             CacheNotWrittenWarning,
             stacklevel=4,
         )
-
-
-class _Held:
-    """How it went to get the lock of an entry."""
-
-    def __init__(self):
-        self.waited = False
-        self.failure = None

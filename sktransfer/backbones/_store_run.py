@@ -8,7 +8,15 @@ import numpy as np
 from sktransfer.backbones._store_files import ARRAYS
 from sktransfer.utils._sklearn import _get_output_config
 
-__all__ = ["StoredFeatures", "n_rows_of", "plan_of_run", "run_rows", "run_whole", "storable"]
+__all__ = [
+    "StoredFeatures",
+    "n_rows_of",
+    "plan_of_run",
+    "rows_again",
+    "run_rows",
+    "run_whole",
+    "storable",
+]
 
 _KINDS = "biufc"
 
@@ -131,6 +139,33 @@ def storable(candidate, made):
             return None
         arrays.append(array)
     return arrays
+
+
+def rows_again(candidate, X, growing, start):
+    """Give all rows in memory when a complete entry could not be put in its place.
+
+    Parameters
+    ----------
+    candidate : fitted transformer
+        The candidate.
+    X : data
+        The data.
+    growing : GrowingEntry
+        The entry, with all rows.
+    start : int
+        Rows that it had before.
+
+    Returns
+    -------
+    made : StoredFeatures
+        Read back, or computed once more if that is not possible.
+    """
+    try:
+        full = growing.read_back()
+    except (OSError, ValueError):
+        return run_whole(candidate, X, True)
+    found = [full.get(name) for name in ARRAYS]
+    return StoredFeatures(*found, False, growing.n_rows - start)
 
 
 def run_rows(candidate, X, growing):

@@ -1,33 +1,24 @@
 """Features and source probabilities of one candidate: fit it, run it once, keep what it gave."""
 
-import os
-import pickle
-import sys
-import warnings
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import scipy.sparse
-import sklearn
-from joblib.hashing import NumpyHasher
-from sklearn import get_config
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from .. import __version__
 from ..backbones._store import FeatureStore
-from ..backbones._store_candidate import probe_of
-from ..exceptions import CacheNotWrittenWarning, DamagedCacheWarning
 from ..utils._sklearn import (
     _check_method_params,
     _safe_indexing,
     _wrap_data_with_container,
 )
+from ._joblib_cache import JoblibCache
+from ._stored_extraction import StoredExtraction
 
 __all__ = [
     "Extraction",
@@ -239,15 +230,14 @@ class Extractor:
         self.X = _read_only(X)
         self.y = _read_only(y)
         self.n_samples = n_samples
-        self.memory = memory
         self.probabilities = probabilities
-        # A joblib memory without a place to write to hands the function back; computing the key
-        # of all weights and data would be for nothing.
-        self._store = memory if isinstance(memory, FeatureStore) else None
-        self._caching = self._store is None and getattr(memory, "location", memory) is not None
-        self._data_key = _data_key(X, y) if self._caching else None
-        self._data_digest = None
-        self._said_damaged = False
+        self._stored = self._cache = None
+        if isinstance(memory, FeatureStore):
+            self._stored = StoredExtraction(memory, self.X)
+        elif getattr(memory, "location", memory) is not None:
+            # One without a place to write to hands the function back; computing the key of all
+            # weights and data would be for nothing.
+            self._cache = JoblibCache(memory, X, y)
 
     def fit_extract(
         self,
@@ -292,23 +282,27 @@ class Extractor:
             method: _check_method_params(self.X, params, indices=rows)
             for method, params in fit_params.items()
         }
-        key = self._key(candidate, rows, fit_params)
+        key = None
+        if self._cache is not None:
+            # Before fit: it is the candidate as it was given.
+            key = self._cache.key(candidate, rows, fit_params, self.probabilities)
         if stateless:
             with watch(candidate):
                 candidate.fit(X, y, **fit_params["fit"])
-            if self._store is not None:
-                return candidate, self._stored(candidate, X, n_samples, fit_params["fit"], name)
+            if self._stored is not None and rows is None and self._stored.can_name_data:
+                found = self._stored.extract(candidate, fit_params["fit"], self.probabilities, name)
+                return candidate, self._extraction(found, candidate)
             work = partial(extract, candidate, X, n_samples, self.probabilities)
-            return candidate, self._cached(key, work)
+            return candidate, work() if key is None else self._cache.get(key, work)
         work = partial(
             _fit_extract, candidate, X, y, n_samples, self.probabilities, fit_params, watch
         )
-        return self._cached(key, work)
+        return work() if key is None else self._cache.get(key, work)
 
     @property
     def keeps_layers(self):
         """Whether there is a store, in which layers of a network are entries of their own."""
-        return self._store is not None and self._digest_of_data() is not None
+        return self._stored is not None and self._stored.can_name_data
 
     def fit_extract_layers(self, together, members, fit_params, *, watch=nullcontext, **_):
         """Fit a backbone for several layers, and run it only for those that are not in the store.
@@ -332,132 +326,24 @@ class Extractor:
         params = _check_method_params(self.X, fit_params["fit"], indices=None)
         with watch(together):
             together.fit(self.X, self.y, **params)
-        fitted = {i: together.select_layers(member.layer) for i, (_, member) in members.items()}
-        names = {i: name for i, (name, _) in members.items()}
-        data, store = self._digest_of_data(), self._store
-        keys = {i: store.key(one, data, options=params) for i, one in fitted.items()}
-        found = {
-            i: store.get(
-                keys[i],
-                probe=probe_of(fitted[i]),
-                probabilities=self.probabilities,
-                name=names[i],
-            )
-            for i in members
+        parts = {
+            index: (name, together.select_layers(member.layer))
+            for index, (name, member) in members.items()
         }
-        missing = [i for i in members if found[i] is None]
-        if len(missing) == 1:
-            (i,) = missing
-            return {
-                j: (one, self._stored(one, self.X, self.n_samples, params, names[j]))
-                if j == i
-                else (one, self._extraction(found[j], one))
-                for j, one in fitted.items()
-            }
-        if missing:
-            wanted = dict.fromkeys(name for i in missing for name in fitted[i].layer_names_)
-            pass_of_all = together.select_layers(list(wanted))
-            made = store.extract(
-                pass_of_all,
-                self.X,
-                data=data,
-                options=params,
-                name=" + ".join(names[i] for i in missing),
-                just_fitted=True,
-            )
-            for i in missing:
-                columns = [pass_of_all.layer_slices_[name] for name in fitted[i].layer_names_]
-                features = (
-                    made.features[:, columns[0]]
-                    if len(columns) == 1
-                    else np.concatenate([made.features[:, part] for part in columns], axis=1)
-                )
-                found[i] = store.put(
-                    keys[i], fitted[i], features, made.probabilities, name=names[i]
-                )
-                found[i].from_store, found[i].n_rows_run = made.from_store, made.n_rows_run
-            if all(found[i].is_kept for i in missing):
-                # Each layer is there by itself now.
-                store.forget(pass_of_all, data, options=params)
-        return {i: (one, self._extraction(found[i], one)) for i, one in fitted.items()}
-
-    def _digest_of_data(self):
-        """Read the data, once; None if they have no name, and nothing is kept."""
-        if self._data_digest is None:
-            try:
-                self._data_digest = self._store.digest(self.X)
-            except ValueError as error:
-                warnings.warn(
-                    f"No features are kept: the data cannot be told from others, {error}.",
-                    CacheNotWrittenWarning,
-                    stacklevel=2,
-                )
-                self._store = None
-        return self._data_digest
-
-    def _stored(self, candidate, X, n_samples, fit_params, name):
-        """Take features out of the store, or run the candidate and put them into it."""
-        if self._digest_of_data() is None:
-            return extract(candidate, X, n_samples, self.probabilities)
-        found = self._store.extract(
-            candidate,
-            X,
-            data=self._data_digest,
-            probabilities=self.probabilities,
-            options=fit_params,
-            name=name,
-            # A frozen candidate was fitted on other data.
-            just_fitted=not isinstance(candidate, FrozenEstimator),
-        )
-        return self._extraction(found, candidate)
+        found = self._stored.extract_layers(together, parts, params, self.probabilities)
+        return {
+            index: (part, self._extraction(found[index], part))
+            for index, (_, part) in parts.items()
+        }
 
     def _extraction(self, found, candidate):
+        """Check what came out of a store, or went into it."""
         extraction = _checked(found.features, found.probabilities, self.n_samples)
         extraction.from_store = found.from_store
         extraction.n_rows_run = found.n_rows_run
         if found.is_kept:
             extraction.output = partial(_output_of, found.features, self.X, candidate)
         return extraction
-
-    def _cached(self, key, work):
-        if key is None:
-            return work()
-        cached = self.memory.cache(_run, ignore=["work"])
-        # A memory of another kind need not have more than a method `cache`.
-        if hasattr(cached, "check_call_in_cache") and cached.check_call_in_cache(key, work):
-            entry = cached.call_and_shelve(key, work)
-            try:
-                fitted = entry.get()
-                extraction = fitted[1] if isinstance(fitted, tuple) else fitted
-                extraction.from_store, extraction.n_rows_run = True, 0
-                return fitted
-            except Exception as error:  # whatever the bytes on the disk happen to say
-                self._say_damaged(error)
-                entry.clear()
-        return cached(key, work)
-
-    def _say_damaged(self, error):
-        if not self._said_damaged:
-            self._said_damaged = True
-            warnings.warn(
-                f"Features in the cache {str(self.memory.location)!r} cannot be read and are "
-                f"extracted again ({type(error).__name__}: {error}).",
-                DamagedCacheWarning,
-                stacklevel=2,
-            )
-
-    def _key(self, candidate, rows, fit_params):
-        """Key of the content: another candidate, parameter, weight, sample or label changes it."""
-        if self._data_key is None:
-            return None
-        versions = (__version__, sklearn.__version__, np.__version__)
-        options = (self.probabilities, get_config()["transform_output"])
-        try:
-            return _content_key((versions, options, candidate, self._data_key, rows, fit_params))
-        except (pickle.PicklingError, AttributeError, TypeError, RuntimeError):
-            # A lambda, say, or a parametrized torch module. What can't be named can't be found
-            # again, so it is computed.
-            return None
 
 
 def _output_of(features, X, candidate):
@@ -471,42 +357,3 @@ def _read_only(data):
         data = data.view()
         data.flags.writeable = False
     return data
-
-
-def _run(key, work):
-    """Do the work; a module-level function, so that a joblib memory can cache it by its key."""
-    return work()
-
-
-class _ContentHasher(NumpyHasher):
-    """A joblib hasher that sees the numbers in a torch tensor, not where they happen to lie."""
-
-    def save(self, obj):
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(obj, torch.Tensor):
-            values = obj.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            obj = ("tensor", str(obj.dtype), tuple(obj.shape), values)
-        super().save(obj)
-
-
-def _content_key(obj):
-    return _ContentHasher(hash_name="md5").hash(obj)
-
-
-def _data_key(X, y):
-    return _content_key((_with_file_states(X), y))
-
-
-def _with_file_states(data):
-    """Paths stand for files: add size and time, so that a file that changed is read again."""
-    is_sequence = isinstance(data, Sequence) or getattr(data, "shape", (0, 0))[1:] == ()
-    if not is_sequence or not all(isinstance(item, str | os.PathLike) for item in data):
-        return data
-    states = []
-    for path in data:
-        try:
-            status = os.stat(path)
-            states.append((os.fspath(path), status.st_size, status.st_mtime_ns))
-        except (OSError, ValueError):  # a label or a word, not the name of a file
-            states.append(os.fspath(path))
-    return states

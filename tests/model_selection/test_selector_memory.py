@@ -20,8 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 import sktransfer
 from sktransfer.backbones import FeatureStore, _store_candidate
 from sktransfer.exceptions import CacheNotWrittenWarning, DamagedCacheWarning
-from sktransfer.model_selection import TransferabilitySelector
-from sktransfer.model_selection import _extraction as extraction
+from sktransfer.model_selection import TransferabilitySelector, _joblib_cache
 
 X, Y = load_iris(return_X_y=True)
 
@@ -188,7 +187,7 @@ def test_a_fitted_frozen_candidate_is_known_by_its_weights(tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_version_does_not_trust_the_features_of_an_old_one(tmp_path, monkeypatch, kind):
     selector = TransferabilitySelector([("net", Net())], memory=memory_of(kind, tmp_path)).fit(X, Y)
-    for module in (extraction, _store_candidate):
+    for module in (_joblib_cache, _store_candidate):
         assert module.__version__ == sktransfer.__version__
         monkeypatch.setattr(module, "__version__", "0.0.1")
     assert n_run(selector.fit, X, Y) == 150
@@ -388,7 +387,7 @@ def test_torch_modules_are_known_by_their_weights(tmp_path):
             return torch.nn.Sequential(body, torch.nn.Linear(6, 3))
 
     def key(net):
-        return extraction._content_key(TorchBackbone(net))
+        return _joblib_cache.content_key(TorchBackbone(net))
 
     assert key(module(0)) == key(module(0)) != key(module(1))
     nudged = module(0)
