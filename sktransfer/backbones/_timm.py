@@ -5,10 +5,10 @@ from dataclasses import replace
 from os import PathLike
 
 from sktransfer.backbones._base import BaseTorchBackbone
+from sktransfer.backbones._building import seeded_generator
 from sktransfer.backbones._named import NamedBackbone, did_you_mean
 from sktransfer.backbones._preprocessing import ImagePreprocessing
-from sktransfer.backbones._torch import check_loaded, seeded_generator, without_source
-from sktransfer.backbones._weight_loading import load_weights
+from sktransfer.backbones._weight_loading import check_loaded, load_weights, without_source
 
 __all__ = ["TimmBackbone"]
 

@@ -1,12 +1,7 @@
 """Any network of torch as a scikit-learn transformer."""
 
-from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
-from threading import Lock
-from warnings import warn
 
 import numpy as np
 import torch
@@ -14,22 +9,22 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from sktransfer.backbones._base import BaseTorchBackbone
+from sktransfer.backbones._building import copied, has_random_weights, seeded_generator
 from sktransfer.backbones._classifier_layer import (
     ClassifierLayer,
     find_classifier_layer,
     is_pointwise,
 )
 from sktransfer.backbones._images import ImagePreprocessing
-from sktransfer.backbones._weight_loading import ANY_LAYER, load_weights
-from sktransfer.exceptions import CheckpointMismatchWarning, HeadNotLoadedWarning
+from sktransfer.backbones._weight_loading import (
+    ANY_LAYER,
+    check_loaded,
+    load_weights,
+    without_source,
+)
 from sktransfer.utils._sklearn import Interval, StrOptions
 
-__all__ = ["TorchBackbone", "check_loaded", "seeded_generator", "without_source"]
-
-# Building a network draws from torch's global generator, which only one thread may borrow.
-_GENERATOR_LOCK = Lock()
-# A second network, which tells whether weights are random, is built up to this size: half a second.
-_CHEAP_PARAMETERS = 30_000_000
+__all__ = ["TorchBackbone"]
 
 
 class TorchBackbone(BaseTorchBackbone):
@@ -296,9 +291,11 @@ class TorchBackbone(BaseTorchBackbone):
         module = self._build()
         vars(self).pop("loading_report_", None)
         if self.checkpoint is None:
-            self.pretrained_ = self._is_pretrained(module)
-            by = "passed as a module" if isinstance(self.module, nn.Module) else "made by a factory"
-            self.weights_ = "untrained" if self.pretrained_ is False else by
+            is_factory = not isinstance(self.module, nn.Module)
+            is_random = is_factory and has_random_weights(self.module, module)
+            self.pretrained_ = False if is_random else None
+            made = "made by a factory" if is_factory else "passed as a module"
+            self.weights_ = "untrained" if is_random else made
         else:
             self.loading_report_ = check_loaded(self._load(module))
             self.pretrained_, self.weights_ = True, str(self.checkpoint)
@@ -313,48 +310,18 @@ class TorchBackbone(BaseTorchBackbone):
             classifier=ANY_LAYER if self.classifier == "auto" else self.classifier,
         )
 
-    def _is_pretrained(self, module):
-        """Tell random weights by building twice: False if all of them are, None if not known."""
-        if isinstance(self.module, nn.Module):
-            return None
-        weights = {name: p for name, p in module.named_parameters() if p.ndim > 1}
-        if not weights or sum(p.numel() for p in module.parameters()) > _CHEAP_PARAMETERS:
-            return None
-        try:
-            with seeded_generator(1):
-                other = dict(self.module().named_parameters())
-        except Exception:  # a factory that works once only is fine
-            return None
-        same = (
-            name in other and other[name].shape == p.shape and bool((other[name] == p).all())
-            for name, p in weights.items()
-        )
-        return None if any(same) else False
-
     def _build(self):
-        module = self.module
+        if isinstance(self.module, nn.Module):
+            return copied(self.module)
+        with seeded_generator(0):
+            module = self.module()
         if not isinstance(module, nn.Module):
-            with seeded_generator(0):
-                module = self.module()
-            if not isinstance(module, nn.Module):
-                raise TypeError(
-                    "The 'module' parameter of TorchBackbone must be an nn.Module or a callable "
-                    f"that returns one; it returned a {type(module).__name__}."
-                )
-        if any(nn.parameter.is_lazy(parameter) for parameter in module.parameters()):
-            raise ValueError(
-                "The network has parameters without a shape (lazy layers): run it once on a batch "
-                "before it is used as a backbone."
+            raise TypeError(
+                "The 'module' parameter of TorchBackbone must be an nn.Module or a callable "
+                f"that returns one; it returned a {type(module).__name__}."
             )
-        try:
-            # A factory may hand out the same network every time, so its product is copied too.
-            with torch.no_grad():  # otherwise copies in TorchScript depend on the original
-                return deepcopy(module, _computed_tensors(module))
-        except Exception as error:
-            raise ValueError(
-                f"The network cannot be copied ({error}); pass a function that builds it and "
-                "loads its weights."
-            ) from error
+        # A factory may hand out the same network every time, so its product is copied too.
+        return copied(module)
 
     def _make_preprocessing(self):
         missing = [name for name in ("mean", "std") if getattr(self, name) is None]
@@ -421,117 +388,6 @@ class TorchBackbone(BaseTorchBackbone):
         parameters = self.get_params(deep=False)
         parameters["module"] = _Named(self.module)
         return BaseEstimator.__repr__(type(self)(**parameters), N_CHAR_MAX)
-
-
-@contextmanager
-def seeded_generator(seed):
-    """Let torch's generator draw from a seed, and put its state back afterwards.
-
-    Parameters
-    ----------
-    seed : int
-        The seed.
-    """
-    with _GENERATOR_LOCK:
-        state = torch.get_rng_state()
-        try:
-            torch.default_generator.manual_seed(seed)
-            yield
-        finally:
-            torch.set_rng_state(state)
-
-
-def check_loaded(report):
-    """Warn of what a report of loading says that is no error but may be a mistake.
-
-    Parameters
-    ----------
-    report : Bunch
-        What :func:`load_weights` returned.
-
-    Returns
-    -------
-    report : Bunch
-        The same.
-    """
-    if report.unused_layers:
-        warn(
-            f"The checkpoint '{report.path}' has layers that the network lacks, "
-            f"{report.unused_layers}: it seems to be that of a deeper network, whose weights make "
-            "no sense in this one.",
-            CheckpointMismatchWarning,
-            stacklevel=2,
-        )
-    if report.hidden_normalization == "missing":
-        warn(
-            f"The weights in '{report.path}' were trained with transform_input=True, which a file "
-            "of weights does not hold, and the network has transform_input=False: build it with "
-            "True, or its features are those of wrongly normalised images.",
-            CheckpointMismatchWarning,
-            stacklevel=2,
-        )
-    return report
-
-
-def without_source(layer, report, head):
-    """Give the classifier layer, marked if its weights are not those of the checkpoint.
-
-    Parameters
-    ----------
-    layer : ClassifierLayer or None
-        The classifier layer that was found.
-    report : Bunch
-        What :func:`load_weights` returned; it is completed.
-    head : {"auto", "required", "ignore"}
-        What was asked for.
-
-    Returns
-    -------
-    layer : ClassifierLayer or None
-        The layer.
-
-    Raises
-    ------
-    ValueError
-        If what the checkpoint lacks belongs to another layer than the classifier.
-    """
-    name = None if layer is None else layer.name
-    if report.head not in (None, name):
-        lacking = [*report.missing, *report.mismatched]
-        raise ValueError(
-            f"The checkpoint '{report.path}' has not all weights of the backbone: {lacking} are "
-            f"missing or of another shape, and '{report.head}' is not the classifier layer of the "
-            f"network, which is {name!r}. Only the classifier layer may be missing."
-        )
-    report.head_loaded = None if layer is None else report.head is None and head != "ignore"
-    if layer is None or report.head_loaded:
-        return layer
-    report.head = name
-    reason = f"the weights of its classifier layer '{name}' are not those of the checkpoint"
-    if head != "ignore":
-        shapes = [f"{n} {found} instead of {own}" for n, (found, own) in report.mismatched.items()]
-        why = f"there are {', '.join(shapes)}" if shapes else "they are not in the file"
-        warn(
-            f"The weights of the classifier layer '{name}' were not loaded from '{report.path}' "
-            f"({why}): features are those of the checkpoint, but there are no source "
-            "probabilities.",
-            HeadNotLoadedWarning,
-            stacklevel=2,
-        )
-    return replace(layer, no_source=reason)
-
-
-def _computed_tensors(module):
-    """Give copies, by id, of tensors in a network that torch refuses to copy with their history.
-
-    Older weight normalisation keeps such a tensor, and so does any layer that remembers a result.
-    """
-    return {
-        id(value): value.detach().clone()
-        for layer in module.modules()
-        for value in vars(layer).values()
-        if isinstance(value, torch.Tensor) and not value.is_leaf
-    }
 
 
 class _Named:

@@ -10,9 +10,9 @@ from urllib.parse import urlparse
 import torch
 
 from sktransfer.backbones._base import BaseTorchBackbone
+from sktransfer.backbones._building import seeded_generator
 from sktransfer.backbones._named import NamedBackbone, did_you_mean
 from sktransfer.backbones._preprocessing import ImagePreprocessing
-from sktransfer.backbones._torch import seeded_generator
 
 try:
     from torchvision import models

@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import PurePath
+from warnings import warn
 
 import torch
 from sklearn.utils import Bunch
@@ -10,8 +12,9 @@ from torch import nn
 
 from sktransfer.backbones._checkpoint import read_checkpoint
 from sktransfer.backbones._classifier_layer import is_pointwise
+from sktransfer.exceptions import CheckpointMismatchWarning, HeadNotLoadedWarning
 
-__all__ = ["ANY_LAYER", "load_weights"]
+__all__ = ["ANY_LAYER", "check_loaded", "load_weights", "without_source"]
 
 #: Stands for a classifier layer that is not known before the first forward pass.
 ANY_LAYER = object()
@@ -93,6 +96,86 @@ def load_weights(module, path, *, prefix="auto", head="auto", classifier=ANY_LAY
         unused_layers=_layers_that_lack(module, unexpected, stripped, added),
         hidden_normalization=_hidden_normalization(module, path),
     )
+
+
+def check_loaded(report):
+    """Warn of what a report of loading says that is no error but may be a mistake.
+
+    Parameters
+    ----------
+    report : Bunch
+        What :func:`load_weights` returned.
+
+    Returns
+    -------
+    report : Bunch
+        The same.
+    """
+    if report.unused_layers:
+        warn(
+            f"The checkpoint '{report.path}' has layers that the network lacks, "
+            f"{report.unused_layers}: it seems to be that of a deeper network, whose weights make "
+            "no sense in this one.",
+            CheckpointMismatchWarning,
+            stacklevel=2,
+        )
+    if report.hidden_normalization == "missing":
+        warn(
+            f"The weights in '{report.path}' were trained with transform_input=True, which a file "
+            "of weights does not hold, and the network has transform_input=False: build it with "
+            "True, or its features are those of wrongly normalised images.",
+            CheckpointMismatchWarning,
+            stacklevel=2,
+        )
+    return report
+
+
+def without_source(layer, report, head):
+    """Give the classifier layer, marked if its weights are not those of the checkpoint.
+
+    Parameters
+    ----------
+    layer : ClassifierLayer or None
+        The classifier layer that was found.
+    report : Bunch
+        What :func:`load_weights` returned; it is completed.
+    head : {"auto", "required", "ignore"}
+        What was asked for.
+
+    Returns
+    -------
+    layer : ClassifierLayer or None
+        The layer.
+
+    Raises
+    ------
+    ValueError
+        If what the checkpoint lacks belongs to another layer than the classifier.
+    """
+    name = None if layer is None else layer.name
+    if report.head not in (None, name):
+        lacking = [*report.missing, *report.mismatched]
+        raise ValueError(
+            f"The checkpoint '{report.path}' has not all weights of the backbone: {lacking} are "
+            f"missing or of another shape, and '{report.head}' is not the classifier layer of the "
+            f"network, which is {name!r}. Only the classifier layer may be missing."
+        )
+    report.head_loaded = None if layer is None else report.head is None and head != "ignore"
+    if layer is None or report.head_loaded:
+        return layer
+    report.head = name
+    reason = f"the weights of its classifier layer '{name}' are not those of the checkpoint"
+    if head != "ignore":
+        shapes = [f"{n} {found} instead of {own}" for n, (found, own) in report.mismatched.items()]
+        why = f"there are {', '.join(shapes)}" if shapes else "they are not in the file"
+        warn(
+            f"The weights of the classifier layer '{name}' were not loaded from '{report.path}' "
+            f"({why}): features are those of the checkpoint, but there are no source "
+            "probabilities.",
+            HeadNotLoadedWarning,
+            stacklevel=2,
+        )
+    return replace(layer, no_source=reason)
 
 
 def _shape(value):

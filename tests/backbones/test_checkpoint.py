@@ -619,9 +619,22 @@ def test_random_weights_of_a_factory_are_recognised():
         def forward(self, x):
             return x.flatten(1)
 
+    class ZeroHead(Network):
+        def __init__(self):
+            super().__init__()
+            nn.init.zeros_(self.head.weight)
+
+    class Zero(Network):
+        def __init__(self):
+            super().__init__()
+            for parameter in self.parameters():
+                nn.init.zeros_(parameter)
+
     for module, pretrained, weights in (
         (Network, False, "untrained"),
         (partial(Network, 5), False, "untrained"),
+        (ZeroHead, False, "untrained"),
+        (Zero, None, "made by a factory"),
         (loaded, None, "made by a factory"),
         (new_head, None, "made by a factory"),
         (lambda: network, None, "made by a factory"),
@@ -635,5 +648,5 @@ def test_random_weights_of_a_factory_are_recognised():
 
 
 def test_networks_too_large_to_be_built_twice_are_not(monkeypatch):
-    monkeypatch.setattr("sktransfer.backbones._torch._CHEAP_PARAMETERS", 10)
+    monkeypatch.setattr("sktransfer.backbones._building._CHEAP_PARAMETERS", 10)
     assert TorchBackbone(Network, **UNIT).fit(X).pretrained_ is None
