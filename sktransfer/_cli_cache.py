@@ -100,11 +100,7 @@ def _opened(path):
     from .backbones import FeatureStore
 
     store = FeatureStore(path)
-    try:
-        exists = store.exists
-    except ValueError:  # no name of a folder
-        exists = False
-    if not exists:
+    if not store.exists:
         raise click.UsageError(f"there is no feature store in {path!r}.")
     return store
 

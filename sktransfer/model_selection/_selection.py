@@ -1,6 +1,7 @@
 """One pass over all candidates: run each once, score it in every split, remember the leader."""
 
 import time
+from concurrent.futures import BrokenExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -170,7 +171,15 @@ class Selection:
         while batch := list(islice(tasks, batch_size)):
             # A new call for each batch: what joblib writes to disk to share features with
             # workers lives as long as the call. The workers themselves are used again.
-            for result in Parallel(n_jobs=self.n_jobs)(delayed(score_task)(t) for t in batch):
+            try:
+                results = Parallel(n_jobs=self.n_jobs)(delayed(score_task)(t) for t in batch)
+            except BrokenExecutor as error:
+                if "un-serialize" not in str(error):
+                    raise
+                # Workers open features by the name of their file. Somebody may have cleared the
+                # store meanwhile; here the file is still open.
+                results = list(map(score_task, batch))
+            for result in results:
                 self._take(result)
             del batch
         self._retire()

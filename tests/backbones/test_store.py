@@ -1,19 +1,26 @@
 """The feature store: finds what is the same, and only that; survives whatever happens to it."""
 
+import collections
 import contextlib
+import enum
+import functools
 import json
+import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import FunctionTransformer, Normalizer
@@ -330,6 +337,121 @@ def test_what_cannot_be_named_is_run_and_said(store):
     with pytest.warns(CacheNotWrittenWarning, match="'fingerprint' failed: no idea"):
         assert runs(store, Broken()) == 50
     assert not store.exists
+
+
+class Holder:
+    """Holds things of many kinds; two that hold the same have one key."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def method(self):
+        return self.n
+
+    @property
+    def own(self):
+        return self.n
+
+    @classmethod
+    def made(cls):
+        return cls(1)
+
+    @staticmethod
+    def plain():
+        return 1
+
+
+class Slots:
+    __slots__ = ("n",)
+
+    def __init__(self, n):
+        self.n = n
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def cached(n):
+    @functools.lru_cache
+    def function(x):
+        return x + n
+
+    return function
+
+
+OBJECTS = {
+    "objects": lambda n: Holder(n),
+    "slots": lambda n: Slots(n),
+    "methods": lambda n: Holder(n).method,
+    "class methods and functions": lambda n: (Holder.made, Holder.plain, (len, sum)[n]),
+    "classes": lambda n: (Holder, Slots)[n],
+    "enumerations": lambda n: (Colour.RED, Colour.BLUE)[n],
+    "partial functions": lambda n: functools.partial(np.add, n),
+    "cached functions": cached,
+    "ufuncs": lambda n: (np.sin, np.cos)[n],
+    "modules": lambda n: (json, os)[n],
+    "functions of libraries": lambda n: (json.dumps, json.loads)[n],
+    "methods of objects": lambda n: "ab"[n].upper,
+    "patterns": lambda n: re.compile(f"a{n}"),
+    "paths": lambda n: Path(f"a{n}"),
+    "ordered": lambda n: collections.OrderedDict(a=n),
+    "counters": lambda n: collections.Counter("ab"[n]),
+    "random states": lambda n: np.random.RandomState(n),
+    "generators": lambda n: np.random.default_rng(n),
+    "scalars": lambda n: (np.float64(n), np.datetime64(f"200{n}-01-01")),
+    "dtypes": lambda n: np.dtype(("f4", "f8")[n]),
+    "frozen sets": lambda n: frozenset({"a", str(n)}),
+    "byte arrays": lambda n: bytearray([n]),
+    "strings": lambda n: np.array([f"a{n}"]),
+    "sparse": lambda n: scipy.sparse.csr_matrix(np.eye(3) + n),
+    "files and locks": lambda n: (threading.Lock(), sys.stdout, n),
+    "loggers": lambda n: logging.getLogger(f"a{n}"),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_objects_of_any_kind_are_known_by_what_they_hold(kind):
+    from sktransfer.backbones._store_content import content_digest
+
+    make = OBJECTS[kind]
+    assert content_digest(make(0)) == content_digest(make(0)) != content_digest(make(1))
+
+
+def test_methods_of_ones_own_are_read_wherever_they_stand(store):
+    def candidate(number, kind):
+        class Own(Plain):
+            if kind == "property":
+                factor = property(lambda self: number)
+            elif kind == "class method":
+
+                @classmethod
+                def factor(cls):
+                    return number
+
+            elif kind == "static method":
+
+                @staticmethod
+                def factor():
+                    return number
+
+            else:
+                factor = number
+
+            class Inner:
+                value = 1
+
+            def transform(self, X):
+                factor = self.factor() if callable(self.factor) else self.factor
+                return np.asarray(X) * factor
+
+        return Own()
+
+    for kind in ("property", "class method", "static method", "constant"):
+        numbers = (2, 2, 3, 3)
+        assert [runs(store, candidate(number, kind)) for number in numbers] == [50, 0, 50, 0], kind
+        store.clear()
 
 
 def test_objects_that_hold_themselves_have_a_key(store):
@@ -960,14 +1082,25 @@ def test_many_threads_make_one_entry(store):
     assert sorted(found) == [0] * 5 + [50]
 
 
-def test_workers_read_the_same_files(tmp_path):
+class Clearing(Network):
+    """Clears the store, as somebody else may do at any time."""
+
+    def _features(self, X):
+        if len(X) > 2 and os.environ.get("CLEAR"):
+            FeatureStore(os.environ["CLEAR"]).clear()
+        return super()._features(X)
+
+
+def test_workers_read_the_same_files_or_those_that_are_still_open(tmp_path, monkeypatch):
     from sktransfer.model_selection import TransferabilitySelector
 
     y = np.arange(50) % 2
-    candidates = [(f"n{weight}", Network(weight)) for weight in (1.0, 2.0, 3.0)]
-    plain = TransferabilitySelector(candidates, cv=3).fit(X, y)
-    for _ in range(2):
-        stored = TransferabilitySelector(candidates, cv=3, memory=tmp_path, n_jobs=2).fit(X, y)
+    candidates = [("one", Network(1.0)), ("two", Clearing(2.0))]
+    plain = TransferabilitySelector(candidates).fit(X, y)
+    monkeypatch.setenv("CLEAR", str(tmp_path))
+    for from_store in ([False, False], [False, True]):
+        stored = TransferabilitySelector(candidates, memory=tmp_path, n_jobs=2).fit(X, y)
+        assert stored.cv_results_["from_store"].tolist() == from_store
         assert stored.scores_ == plain.scores_
 
 
