@@ -118,7 +118,9 @@ class BaseTorchBackbone(
                 watched.add(self._layer.name)
             for layer in {self.module_.get_submodule(name) for name in watched}:
                 watch(layer)
-            parts, _ = Capture(self.module_, points, self._layer)(x)
+            capture = Capture(self.module_, points, self._layer)
+            parts, _ = capture(x)
+            _refuse_dependent_rows(capture, x, parts)
         self.classifier_layer_ = None if self._layer is None else self._layer.name
         self._set_points(points, [part.float().cpu().numpy() for part in parts])
         return self
@@ -339,3 +341,29 @@ class BaseTorchBackbone(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+def _refuse_dependent_rows(capture, x, parts):
+    """Refuse a network that gives a row other features in other company.
+
+    Its layers may be in training mode where no mode can be set, or it compares rows.
+    """
+    largest = [float(part.abs().max()) for part in parts]
+    if not np.isfinite(largest).all():
+        return  # said where features are used
+    tolerance = 5e-2 if x.element_size() == 2 else 1e-3
+
+    def differ(others):
+        return any(
+            not torch.allclose(a[:1], b[:1], rtol=0, atol=tolerance * size)
+            for a, b, size in zip(parts, others, largest, strict=True)
+        )
+
+    alone = torch.cat([x[:1], x[:1]])
+    # A network that draws random numbers differs on the same rows, too; that is its own affair.
+    if differ(capture(alone)[0]) and not differ(capture(x)[0]):
+        raise ValueError(
+            "The features that the network gives for a row depend on the other rows of its batch, "
+            "as they do in training mode: its layers must be registered, so that its mode can be "
+            "set, and must not normalise over the batch."
+        )

@@ -531,6 +531,53 @@ def test_the_mode_of_the_network_does_not_matter():
     np.testing.assert_array_equal(*results)
 
 
+class Hiding(nn.Module):
+    """Its layers are in a list, where no mode reaches them."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = [nn.BatchNorm1d(5)], nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(self.hidden[0](x))
+
+
+class Normalising(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(nn.functional.batch_norm(x, None, None, training=True))
+
+
+class Comparing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(x - x.mean(0))
+
+
+@pytest.mark.parametrize("network", [Hiding, Normalising, Comparing])
+def test_networks_whose_features_depend_on_other_rows_are_refused(network):
+    with pytest.raises(ValueError, match="depend on the other rows of its batch"):
+        TorchBackbone(network).fit(VECTORS)
+
+
+def test_networks_that_draw_numbers_are_their_own_affair():
+    class Drawing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.head(nn.functional.dropout(x, 0.5))
+
+    assert TorchBackbone(Drawing).fit(VECTORS).transform(VECTORS).shape == (25, 5)
+
+
 def test_the_network_is_left_as_it_was_by_failures():
     class Failing(nn.Module):
         def __init__(self, fails_at):
