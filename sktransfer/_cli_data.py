@@ -110,8 +110,10 @@ def check_runs(pairs, X):
     for name, candidate in pairs:
         if not getattr(candidate, "stateless", False):
             return
+        # Features that were computed elsewhere belong to all rows, and looking them up is quick.
+        is_ready = not getattr(candidate, "worth_storing", True)
         try:
-            clone(candidate).fit(rows)
+            clone(candidate).fit(X if is_ready else rows)
         except (Exception, SystemExit) as error:
             first_error = first_error or (name, error)
         else:

@@ -242,6 +242,17 @@ def test_a_store_that_may_only_be_read(capsys, images, work):
         assert "can't be cleared: Permission denied." in capsys.readouterr().err
 
 
+def test_features_from_elsewhere_are_not_copied_into_the_store(capsys, images, work):
+    np.save("theirs.npy", np.random.default_rng(0).normal(size=(36, 5)))
+    code = main(
+        [*("rank", "--data", str(images), "--candidates", "features:theirs.npy"), "--cache", "c"]
+    )
+    out, err = capsys.readouterr()
+    assert code == 0 and "theirs" in out
+    assert "features of 0 of 1 candidate came from the store." in err
+    assert FeatureStore("c").entries() == []
+
+
 # -- cache list, verify, clear ---------------------------------------------------------------------
 
 

@@ -150,7 +150,9 @@ def _first_rows(X, n=2):
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(X, torch.utils.data.Dataset):
         return torch.utils.data.Subset(X, range(min(n, len(X))))
-    return X[:n]
+    if hasattr(X, "shape") or isinstance(X, list | tuple):
+        return X[:n]
+    return [X[row] for row in range(min(n, len(X)))]
 
 
 def describe(candidate, name=None):

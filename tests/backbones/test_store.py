@@ -486,6 +486,40 @@ def test_a_frozen_network_need_not_know_the_data(store):
     assert runs(store, Network()) == 0  # the same network, fitted
 
 
+@pytest.mark.parametrize("kind", ["frame", "data set", "like a data set", "tensor", "list"])
+def test_a_network_may_be_fitted_on_other_data_of_any_form(store, kind):
+    pd, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
+    from sktransfer.backbones import TorchBackbone
+
+    images = np.random.default_rng(0).integers(0, 255, size=(9, 8, 8), dtype=np.uint8)
+
+    class Rows:
+        def __len__(self):
+            return 9
+
+        def __getitem__(self, row):
+            if not 0 <= row < 9:
+                raise IndexError(row)
+            return images[row]
+
+    class Set(Rows, torch.utils.data.Dataset):
+        pass
+
+    kinds = {
+        "frame": pd.DataFrame(images.reshape(9, -1)),
+        "data set": Set(),
+        "like a data set": Rows(),
+        "tensor": torch.from_numpy(images),
+        "list": list(images),
+    }
+    data = kinds[kind]
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    other = pd.DataFrame(np.ones((3, 64))) if kind == "frame" else images[5:]
+    candidate = TorchBackbone(network, mean=0.5, std=0.5).fit(other)
+    for expected in (9, 0):
+        assert store.extract(candidate, data).n_rows_run == expected
+
+
 def test_weights_alone_do_not_tell_what_forward_does(store):
     assert runs(store, Network(forward=np.tanh)) == 50
     with pytest.warns(StaleCacheWarning, match="'net' in .* are not what its network gives now"):
