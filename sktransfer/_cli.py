@@ -7,9 +7,12 @@ import warnings
 import click
 
 from . import __version__
-from ._cli_candidates import current_folder_importable, parse_candidates
+from ._cli_cache import cache as cache_group
+from ._cli_cache import open_cache, say_from_store, say_waiting_at_once
+from ._cli_candidates import parse_candidates
 from ._cli_data import check_runs, demo_target, load_target
 from ._cli_output import RankProgress, print_result
+from ._cli_own_modules import current_folder_importable
 from .exceptions import TransferabilityWarning
 
 # Fast ones, the deciding one first.
@@ -47,6 +50,9 @@ def command():
     """Tell which pretrained network to fine-tune on your data."""
 
 
+command.add_command(cache_group)
+
+
 @command.command()
 @click.option(
     "--data",
@@ -60,18 +66,27 @@ def command():
     "--candidates",
     multiple=True,
     metavar="NAME...",
-    help="Networks to rank: tiny (all bundled ones, the default), tiny:NAME, patterns such as "
-    "'tiny:fashion*', or python:MODULE:OBJECT for a network (see --mean) or transformer of your "
-    "own.",
+    help="Networks to rank: tiny (all bundled ones, the default), tiny:NAME or a pattern such as "
+    "'tiny:fashion*', torchvision:NAME[:WEIGHTS], timm:NAME[:WEIGHTS], features:FILE.npy for "
+    "features computed elsewhere, or python:MODULE:OBJECT for a network (see --mean) or a "
+    "transformer of your own. NAME@LAYER takes the features of another layer, NAME@stages of "
+    "several, NAME=FILE loads a checkpoint into a torchvision or python network.",
 )
 @click.option(
     "--mean",
     type=Numbers(),
     metavar="NUMBERS",
-    help="How images were normalised to train a python: network that is a plain torch module: the "
-    "mean of its pixels between 0 and 1, one number or one per channel (0.485,0.456,0.406).",
+    help="How images were normalised to train a checkpoint, or a python: network that is a plain "
+    "torch module: the mean of its pixels between 0 and 1, one number or one per channel "
+    "(0.485,0.456,0.406).",
 )
 @click.option("--std", type=Numbers(), metavar="NUMBERS", help="The standard deviation likewise.")
+@click.option(
+    "--input-size",
+    type=click.IntRange(min=1),
+    metavar="PIXELS",
+    help="Height and width that images are resized to for these networks; others know theirs.",
+)
 @click.option(
     "--metric",
     multiple=True,
@@ -99,8 +114,28 @@ def command():
     show_default=True,
     help="How the result is printed to standard output.",
 )
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="Image files that can't be read: stop and name them all, or leave them out with their "
+    "labels.",
+)
 @click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Threads that read and resize images ahead of the network.",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option(
+    "--cache",
+    metavar="DIR",
+    help="Keep the features of networks in this folder, and run no network again on the same data.",
+)
 @click.option("--quiet", is_flag=True, help="No progress and no warnings on standard error.")
 def rank(
     data,
@@ -108,12 +143,16 @@ def rank(
     candidates,
     mean,
     std,
+    input_size,
     metric,
     exclude_family,
     cv,
     output_format,
+    on_error,
     batch_size,
+    workers,
     device,
+    cache,
     quiet,
 ):
     """Rank pretrained networks for a labelled data set.
@@ -132,25 +171,28 @@ def rank(
     with contextlib.redirect_stdout(sys.stderr), current_folder_importable(candidates):
         try:
             metrics = _metrics(metric or (DEMO_METRICS if demo else ["logme"]))
-            target = demo_target() if demo else load_target(data[0])
+            target = demo_target() if demo else load_target(data[0], on_error)
             metrics, left_out = _defined_for(metrics, target.task)
             pairs = parse_candidates(
                 candidates,
                 exclude_families=exclude_family,
                 batch_size=batch_size,
+                n_workers=workers,
                 device=device,
                 mean=mean,
                 std=std,
+                input_size=input_size,
                 for_images=target.are_images,
             )
             target.check(n_folds=cv)
             check_runs(pairs, target.X)
+            store = open_cache(cache)
         except (ValueError, TypeError, OSError, ImportError) as error:
             raise WrongInput(str(error)) from error
         if not quiet:
             for remark in target.remarks + left_out:
                 print(f"warning: {remark}", file=sys.stderr)
-        selector = _select(pairs, metrics, cv, target, quiet)
+        selector = _select(pairs, metrics, cv, target, store, quiet)
     try:
         print_result(selector, target.title, output_format, quiet=quiet)
     except OSError as error:
@@ -190,15 +232,16 @@ def _defined_for(metrics, task):
     return defined, [f"{', '.join(without)} {have} no definition for {target}, left out."]
 
 
-def _select(pairs, metrics, cv, target, quiet):
+def _select(pairs, metrics, cv, target, store, quiet):
     """Fit the selector, with progress, and pass its warnings on in plain words."""
     from .model_selection import TransferabilitySelector
 
-    selector = TransferabilitySelector(pairs, metric=metrics, cv=cv)
+    selector = TransferabilitySelector(pairs, metric=metrics, cv=cv, memory=store)
     progress = RankProgress(len(pairs), shown=not quiet)
     selector.set_callbacks(progress)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TransferabilityWarning)
+        say_waiting_at_once(caught, quiet=quiet)
         try:
             selector.fit(target.X, target.y)
         except (ValueError, TypeError, RuntimeError, OSError) as error:
@@ -213,4 +256,6 @@ def _select(pairs, metrics, cv, target, quiet):
         for warning in caught:
             if issubclass(warning.category, TransferabilityWarning):
                 print(f"warning: {warning.message}", file=sys.stderr)
+        if store is not None:
+            say_from_store(selector)
     return selector

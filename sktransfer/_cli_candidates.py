@@ -1,13 +1,124 @@
 """Candidates named on the command line."""
 
-import contextlib
 import fnmatch
-import importlib
 import inspect
 import os
-import sys
+from dataclasses import dataclass
+from functools import partial
 
-__all__ = ["current_folder_importable", "parse_candidates"]
+from sklearn.base import clone
+
+from ._cli_own_modules import import_candidate, is_transformer, named_errors
+
+__all__ = ["parse_candidates"]
+
+_KINDS = "tiny, tiny:NAME, torchvision:NAME, timm:NAME, features:FILE.npy nor python:MODULE:OBJECT"
+_STAGES = "stages"
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What the command line says about all candidates that it concerns.
+
+    Attributes
+    ----------
+    exclude_families : sequence of str
+        Families of the bundled networks to leave out.
+    mean, std : list of float or None
+        Normalisation for networks that don't bring their own.
+    input_size : int or None
+        Height and width for networks that don't bring their own.
+    for_images : bool
+        Whether the data are images.
+    common : dict
+        Parameters of every network: batch size, workers and device.
+    """
+
+    exclude_families: tuple
+    mean: list | None
+    std: list | None
+    input_size: int | None
+    for_images: bool
+    common: dict
+
+    def plain(self, specification):
+        """Parameters of a network that brings no preprocessing of its own."""
+        if self.for_images and self.mean is None:
+            raise ValueError(
+                f"--candidates: {specification.text!r} is a plain network, and images need the "
+                "normalisation it was trained with: give --mean and --std (--mean 0 --std 1 for "
+                "pixels between 0 and 1), or make the object a TorchBackbone that knows them."
+            )
+        given = {
+            name: value[0] if len(value) == 1 else value
+            for name, value in (("mean", self.mean), ("std", self.std))
+            if value is not None
+        }
+        return given | {"input_size": self.input_size} | self.common
+
+
+@dataclass(frozen=True)
+class _Specification:
+    """One argument of ``--candidates``: ``KIND:REST[@LAYER][=CHECKPOINT]``.
+
+    Attributes
+    ----------
+    text : str
+        The argument as given.
+    kind : str
+        What stands before the first colon.
+    rest : str
+        The name of the network, file or object.
+    layer : str or None
+        The layer whose features are wanted; None for the penultimate ones.
+    checkpoint : str or None
+        A file of weights.
+    """
+
+    text: str
+    kind: str
+    rest: str
+    layer: str | None = None
+    checkpoint: str | None = None
+
+    @classmethod
+    def parse(cls, text):
+        """Take an argument apart; the name of a file is left whole."""
+        kind, _, rest = text.partition(":")
+        if kind not in _MAKERS:
+            raise ValueError(f"--candidates: {text!r} is neither {_KINDS}.")
+        if kind == "features":
+            return cls(text, kind, rest)
+        rest, has_checkpoint, checkpoint = rest.partition("=")
+        rest, has_layer, layer = rest.partition("@")
+        if has_layer and not layer or has_checkpoint and not checkpoint:
+            raise ValueError(
+                f"--candidates: {text!r} ends where a {'file' if has_checkpoint else 'layer'} is "
+                "expected; the form is KIND:NAME[@LAYER][=CHECKPOINT]."
+            )
+        if has_checkpoint and kind not in ("torchvision", "python"):
+            raise ValueError(
+                f"--candidates: {text!r} names a checkpoint, which only torchvision:NAME=FILE and "
+                "python:MODULE:OBJECT=FILE can load."
+            )
+        return cls(text, kind, rest, layer or None, checkpoint or None)
+
+    @property
+    def suffix(self):
+        """What tells the candidate from others of the same network."""
+        layer = f"@{self.layer}" if self.layer else ""
+        return layer + (f"={self.checkpoint}" if self.checkpoint else "")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A candidate with the name it is given where no other has it, and one that is its own."""
+
+    name: str
+    full_name: str
+    candidate: object
+    is_plain: bool = False
+    keeps_name: bool = False
 
 
 def parse_candidates(
@@ -15,9 +126,11 @@ def parse_candidates(
     *,
     exclude_families=(),
     batch_size=64,
+    n_workers=0,
     device="auto",
     mean=None,
     std=None,
+    input_size=None,
     for_images=True,
 ):
     """Turn specifications such as ``tiny:fashion*`` into candidates.
@@ -30,10 +143,14 @@ def parse_candidates(
         Families of the bundled networks to leave out.
     batch_size : int, default=64
         Images per forward pass.
+    n_workers : int, default=0
+        Threads that read images ahead.
     device : str, default="auto"
         Where the networks run.
     mean, std : list of float or None, default=None
-        Normalisation of images for the user's plain networks.
+        Normalisation of images for networks that don't bring their own.
+    input_size : int or None, default=None
+        Height and width of images for networks that don't bring their own.
     for_images : bool, default=True
         Whether the data are images, so that plain networks need mean and std.
 
@@ -41,60 +158,78 @@ def parse_candidates(
     -------
     candidates : list of (str, transformer)
         Names and candidates, each once, in the order given. Different candidates never share a
-        name: where an object's name is taken or not allowed, its module's is put before it.
+        name: where an object's name is taken or not allowed, its full one stands for it.
 
     Raises
     ------
     ValueError
         If a specification is not understood, names nothing or can't be built, whatever the user's
         module raised.
+    ImportError
+        If a candidate needs a package that is not installed.
     """
     _check_families(exclude_families)
-    if mean is None and std is not None or mean is not None and std is None:
+    if (mean is None) != (std is None):
         raise ValueError("--mean and --std must be given together.")
-    tiny, own, order = {}, {}, []
-    uses_normalisation = False
-    for specification in specifications:
-        kind, _, rest = specification.partition(":")
-        if kind == "tiny":
-            for name, candidate in _tiny(specification, rest, exclude_families, batch_size, device):
-                if name not in tiny:
-                    tiny[name] = candidate
-                    order.append((name, None))
-        elif kind == "python":
-            if rest in own:
-                continue
-            made = _python(specification, rest)
-            if not hasattr(made, "transform"):
-                made = _wrap(specification, made, mean, std, for_images, batch_size, device)
-                uses_normalisation = True
-            own[rest] = made
-            order.append((rest.rpartition(":")[2], rest))
-        else:
-            raise ValueError(
-                f"--candidates: {specification!r} is neither tiny, tiny:NAME nor "
-                "python:MODULE:OBJECT."
-            )
-    if mean is not None and not uses_normalisation:
-        raise ValueError(
-            "--mean and --std are for plain torch modules given as python:MODULE:OBJECT, and "
-            "there is none among the candidates."
-        )
-    return _named(tiny, own, order)
+    common = {"batch_size": batch_size, "device": device}
+    if n_workers:
+        common["n_workers"] = n_workers
+    options = _Options(tuple(exclude_families), mean, std, input_size, for_images, common)
+    found = {}
+    for text in specifications:
+        specification = _Specification.parse(text)
+        for item in _MAKERS[specification.kind](specification, options):
+            found.setdefault((specification.kind, item.full_name), item)
+    if not any(item.is_plain for item in found.values()):
+        for name in ("mean", "input_size"):
+            if getattr(options, name) is not None:
+                option = "--mean and --std are" if name == "mean" else "--input-size is"
+                raise ValueError(
+                    f"{option} for plain torch modules given as python:MODULE:OBJECT and for "
+                    "checkpoints, and there is none among the candidates."
+                )
+    return _named(found.values())
 
 
-def _named(tiny, own, order):
-    """Give the candidates names, those of the user's with their module where they need it."""
+def _named(found):
+    """Give the candidates their short names, or the full ones where those are taken."""
     from .model_selection import TransferabilitySelector
 
-    taken = [name for name, _ in order]
+    short = [item.name for item in found]
     reserved = inspect.signature(TransferabilitySelector).parameters
-    return [
-        (name, tiny[name])
-        if rest is None
-        else (rest if taken.count(name) > 1 or name in reserved else name, own[rest])
-        for name, rest in order
-    ]
+    pairs = []
+    for item in found:
+        taken = not item.keeps_name and (short.count(item.name) > 1 or item.name in reserved)
+        pairs.append((item.full_name if taken else item.name, item.candidate))
+    return pairs
+
+
+def _with_layer(specification, name, full_name, candidate, **more):
+    """Give the candidate itself, the one of another layer, or one for each stage."""
+    if specification.layer is None:
+        return [_Found(name, full_name, candidate, **more)]
+    if not hasattr(candidate, "layer"):
+        raise ValueError(
+            f"--candidates: {specification.text!r} names a layer, but a "
+            f"{type(candidate).__name__} has none to choose from."
+        )
+    if specification.layer == _STAGES:
+        from .backbones import layer_candidates
+
+        with named_errors(specification.text, "taken apart"):
+            pairs = layer_candidates(candidate)
+        return [
+            _Found(
+                name.replace(f"@{_STAGES}", f"@{backbone.layer}"),
+                full_name.replace(f"@{_STAGES}", f"@{backbone.layer}"),
+                backbone,
+                **more,
+            )
+            for _, backbone in pairs
+        ]
+    # The user's own object is not changed.
+    candidate = clone(candidate).set_params(layer=specification.layer)
+    return [_Found(name, full_name, candidate, **more)]
 
 
 def _check_families(families):
@@ -109,104 +244,116 @@ def _check_families(families):
         )
 
 
-def _tiny(specification, pattern, exclude_families, batch_size, device):
+def _tiny(specification, options):
     from .datasets import load_tiny_zoo
 
-    everything = load_tiny_zoo(batch_size=batch_size, device=device)
-    matching = [pair for pair in everything if not pattern or fnmatch.fnmatchcase(pair[0], pattern)]
+    everything = load_tiny_zoo()
+    matching = [
+        pair
+        for pair in everything
+        if not specification.rest or fnmatch.fnmatchcase(pair[0], specification.rest)
+    ]
     if not matching:
         names = ", ".join(name for name, _ in everything)
-        raise ValueError(f"--candidates: no bundled network matches {specification!r}: {names}.")
-    found = [pair for pair in matching if pair[1].card.family not in exclude_families]
+        raise ValueError(
+            f"--candidates: no bundled network matches {specification.text!r}: {names}."
+        )
+    found = [pair for pair in matching if pair[1].card.family not in options.exclude_families]
     if not found:
         raise ValueError(
-            f"--candidates: all that matches {specification!r} is left out by --exclude-family "
-            f"{' '.join(exclude_families)}."
+            f"--candidates: all that matches {specification.text!r} is left out by "
+            f"--exclude-family {' '.join(options.exclude_families)}."
         )
-    return found
-
-
-@contextlib.contextmanager
-def current_folder_importable(specifications):
-    """Let modules of the current folder be imported, as ``python -m sktransfer`` does.
-
-    An installed command has the folder of the command on the path instead.
-
-    Parameters
-    ----------
-    specifications : sequence of str
-        Candidates of the command line; without one of the user's nothing is done.
-    """
-    if not any(specification.startswith("python:") for specification in specifications):
-        yield
-        return
-    folder = os.getcwd()
-    if "" in sys.path or folder in sys.path:
-        yield
-        return
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # the user's module may have removed it
-            sys.path.remove(folder)
-
-
-def _python(specification, rest):
-    """Import a candidate of the user's: a transformer, a network, or a function that makes one."""
-    module_name, _, attribute = rest.partition(":")
-    if not module_name or not attribute:
-        raise ValueError(
-            f"--candidates: {specification!r} must have the form python:MODULE:OBJECT."
+    return [
+        item
+        for name, candidate in found
+        for item in _with_layer(
+            specification,
+            name + specification.suffix,
+            f"tiny:{name}{specification.suffix}",
+            candidate.set_params(**options.common),
+            keeps_name=True,
         )
-    with _named_errors(specification, "imported"):
-        found = getattr(importlib.import_module(module_name), attribute)
-    made = found
-    if callable(found) and not _is_candidate(found):
-        with _named_errors(specification, "built"):
-            made = found()
-    if not _is_candidate(made):
-        raise ValueError(
-            f"--candidates: {specification!r} is a {type(made).__name__}, neither a transformer "
-            "with fit and transform nor a torch.nn.Module."
-        )
-    return made
+    ]
 
 
-@contextlib.contextmanager
-def _named_errors(specification, done):
-    """Say in one line whose code failed: whatever a user's module raises is a wrong input."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        if isinstance(error, SystemExit):
-            reason = f"it ended the program, sys.exit({error.code!r})"
-        elif isinstance(error, ImportError | AttributeError) and str(error):
-            reason = str(error)
-        else:
-            reason = f"{type(error).__name__}: {error}"
-        raise ValueError(
-            f"--candidates: {specification!r} can't be {done}: {reason.rstrip('.')}."
-        ) from error
+def _library(specification, options):
+    """Make a network of torchvision or timm, with the weights that come with it or one's own."""
+    from . import backbones
+
+    name, _, weights = specification.rest.partition(":")
+    if not name:
+        raise ValueError(f"--candidates: {specification.text!r} names no network.")
+    if specification.checkpoint is not None:
+        if weights:
+            raise ValueError(
+                f"--candidates: {specification.text!r} names both weights of the library and a "
+                "checkpoint."
+            )
+        from torchvision.models import get_model
+
+        candidate = _from_checkpoint(specification, partial(get_model, name), options)
+    else:
+        kind = specification.kind
+        make = backbones.TorchvisionBackbone if kind == "torchvision" else backbones.TimmBackbone
+        parameters = dict(options.common)
+        if weights:
+            parameters["weights"] = None if weights.lower() == "none" else weights
+        candidate = make(name, **parameters)
+        try:
+            candidate._check_source()
+        except ValueError as error:
+            raise ValueError(f"--candidates: {specification.text!r}: {error}") from error
+    return _with_layer(
+        specification,
+        specification.rest + specification.suffix,
+        specification.text,
+        candidate,
+        is_plain=specification.checkpoint is not None,
+    )
 
 
-def _wrap(specification, module, mean, std, for_images, batch_size, device):
+def _from_checkpoint(specification, factory, options):
     from .backbones import TorchBackbone
 
-    if for_images and mean is None:
-        raise ValueError(
-            f"--candidates: {specification!r} is a plain network, and images need the "
-            "normalisation it was trained with: give --mean and --std (--mean 0 --std 1 for pixels "
-            "between 0 and 1), or make the object a TorchBackbone that knows them."
-        )
-    if mean is not None:
-        mean, std = (v[0] if len(v) == 1 else v for v in (mean, std))
-    return TorchBackbone(module, mean=mean, std=std, batch_size=batch_size, device=device)
+    return TorchBackbone.from_checkpoint(
+        factory, specification.checkpoint, **options.plain(specification)
+    )
 
 
-def _is_candidate(found):
-    if isinstance(found, type):
-        return False
-    if hasattr(found, "fit") and hasattr(found, "transform"):
-        return True
-    return any(base.__module__ == "torch.nn.modules.module" for base in type(found).__mro__)
+def _python(specification, options):
+    """Import a transformer, or wrap a network that was imported."""
+    has_checkpoint = specification.checkpoint is not None
+    made = import_candidate(specification.text, specification.rest, build=not has_checkpoint)
+    is_plain = has_checkpoint or not is_transformer(made)
+    if has_checkpoint:
+        made = _from_checkpoint(specification, made, options)
+    elif is_plain:
+        from .backbones import TorchBackbone
+
+        made = TorchBackbone(made, **options.plain(specification))
+    name = specification.rest.rpartition(":")[2] + specification.suffix
+    full_name = specification.rest + specification.suffix
+    return _with_layer(specification, name, full_name, made, is_plain=is_plain)
+
+
+def _features(specification, options):
+    """Take features that were computed elsewhere, row by row those of the data."""
+    from .backbones import PrecomputedFeatures
+
+    path = specification.rest
+    if not path:
+        raise ValueError(f"--candidates: {specification.text!r} names no file.")
+    if not os.path.isfile(path):
+        raise ValueError(f"--candidates: there is no file {path!r} for {specification.text!r}.")
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return [_Found(stem, specification.text, PrecomputedFeatures(path))]
+
+
+_MAKERS = {
+    "tiny": _tiny,
+    "torchvision": _library,
+    "timm": _library,
+    "features": _features,
+    "python": _python,
+}

@@ -1,10 +1,13 @@
 """The data of the command line: loading, and what can be said against them before anything runs."""
 
+import warnings
+
 import numpy as np
+
+from .exceptions import SkippedFilesWarning
 
 __all__ = ["CommandTarget", "check_runs", "demo_target", "load_target"]
 
-_ROWS_OF_FILES = 64
 _LISTED_SUFFIXES = 8
 
 
@@ -65,7 +68,10 @@ class CommandTarget:
         if n_folds is not None:
             self._check_folds(n_folds)
         if self.are_files:
-            _decode_all(self.X)
+            from .backbones._files import ImageItems
+
+            # Decoded once, and then taken to be good: a damaged one is found before networks run.
+            ImageItems(self.X).check(pixels=True)
 
     def _check_folds(self, n_folds):
         if self.task != "classification":
@@ -79,17 +85,6 @@ class CommandTarget:
                 f"--cv: {n_folds} folds need a class of at least as many samples; the largest has "
                 f"{counts.max()}, the smallest, {classes[smallest].item()!r}, {counts[smallest]}."
             )
-
-
-def _decode_all(paths):
-    """Decode every file once and forget it: a damaged one is found before the networks run."""
-    from .backbones._images import FileImages, ImagePreprocessing
-
-    # One pixel each, because images of any size may lie in one batch.
-    smallest = ImagePreprocessing((0.0,), (1.0,), size=(1, 1), channels=1, interpolation="nearest")
-    files = FileImages(paths, smallest)
-    for start in range(0, len(files), _ROWS_OF_FILES):
-        files.batch(slice(start, start + _ROWS_OF_FILES))
 
 
 def check_runs(pairs, X):
@@ -115,8 +110,10 @@ def check_runs(pairs, X):
     for name, candidate in pairs:
         if not getattr(candidate, "stateless", False):
             return
+        # Features that were computed elsewhere belong to all rows, and looking them up is quick.
+        is_ready = not getattr(candidate, "worth_storing", True)
         try:
-            clone(candidate).fit(rows)
+            clone(candidate).fit(X if is_ready else rows)
         except (Exception, SystemExit) as error:
             first_error = first_error or (name, error)
         else:
@@ -127,13 +124,16 @@ def check_runs(pairs, X):
     raise ValueError(f"{who} take these data: {kind}{error}") from error
 
 
-def load_target(path):
+def load_target(path, on_error="raise"):
     """Load a folder or a file and describe it.
 
     Parameters
     ----------
     path : str
         What was given on the command line.
+    on_error : {"raise", "skip"}, default="raise"
+        What to do about image files that can't be read: leave them to ``check``, which names them
+        all, or leave them out together with their labels and say so in a remark.
 
     Returns
     -------
@@ -147,12 +147,12 @@ def load_target(path):
     """
     from pathlib import Path
 
-    from .datasets import load_image_folder, load_npz_target
+    from .datasets import load_npz_target
 
     if Path(path).is_dir():
-        target = load_image_folder(path)
+        target, remarks = _load_folder(path, on_error)
         title = _title(path, len(target.X), len(target.target_names))
-        return CommandTarget(target.X, target.y, "classification", title, _left_out(target))
+        return CommandTarget(target.X, target.y, "classification", title, remarks)
     if not Path(path).exists():
         raise ValueError(f"--data: there is no folder or file {path!r}.")
     target = load_npz_target(path)
@@ -164,6 +164,15 @@ def load_target(path):
             f"{target.n_constant} of {len(target.X)} samples are constant, all their values equal."
         )
     return CommandTarget(target.X, target.y, target.task, title, remarks)
+
+
+def _load_folder(path, on_error):
+    from .datasets import load_image_folder
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SkippedFilesWarning)
+        target = load_image_folder(path, on_error="skip" if on_error == "skip" else None)
+    return target, _left_out(target) + [str(warning.message) for warning in caught]
 
 
 def demo_target():

@@ -95,7 +95,7 @@ def result_rows(selector):
     -------
     rows : list of dict
         One per candidate: rank, candidate, a score per metric (None if it failed), the spread per
-        metric with folds, width, parameters and seconds.
+        metric with folds, width, parameters, weights, whether they are trained, and seconds.
     """
     table = selector.cv_results_
     decides = selector.refit_metric_
@@ -115,6 +115,8 @@ def result_rows(selector):
                 row[f"{metric}_std"] = _number(table[f"std_{metric}"][index])
         row["width"] = _integer(table["n_features"][index])
         row["parameters"] = _integer(table["n_parameters"][index])
+        row["weights"] = table["weights"][index]
+        row["pretrained"] = table["pretrained"][index]
         row["seconds"] = round(
             float(table["extraction_time"][index] + table["scoring_time"][index]), 3
         )
@@ -219,7 +221,7 @@ def _print_table(selector, rows, title, out):
         best = row["rank"] == 1
         table.add_row(
             str(row["rank"]),
-            Text(row["candidate"]),
+            Text(_marked(row)),
             *scores,
             "" if row["width"] is None else str(row["width"]),
             "" if row["parameters"] is None else f"{row['parameters']:,}",
@@ -232,6 +234,12 @@ def _print_table(selector, rows, title, out):
     print(title, file=out)
     terminal = sys.stdout.isatty() or None
     Console(file=out, force_terminal=terminal, highlight=False, width=width).print(table)
+
+
+def _marked(row):
+    """Name of a candidate, with a mark if its weights are random."""
+    name = row["candidate"]
+    return f"{name} (untrained)" if row["pretrained"] is False else name
 
 
 def _print_remarks(selector, rows, out):

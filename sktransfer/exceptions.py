@@ -2,13 +2,19 @@
 
 __all__ = [
     "AmbiguousTargetWarning",
+    "CacheBusyWarning",
+    "CacheNotWrittenWarning",
     "CandidateFailedWarning",
+    "CheckpointMismatchWarning",
     "ConstantTargetWarning",
     "DamagedCacheWarning",
+    "HeadNotLoadedWarning",
     "NoiseFloorWarning",
     "NotConvergedWarning",
     "ProbabilityNormalizationWarning",
     "SingletonClassWarning",
+    "SkippedFilesWarning",
+    "StaleCacheWarning",
     "TransferabilityWarning",
     "UninformativeScoreWarning",
 ]
@@ -16,6 +22,18 @@ __all__ = [
 
 class TransferabilityWarning(UserWarning):
     """Base class of every warning of this package."""
+
+
+class CacheBusyWarning(TransferabilityWarning):
+    """Another process is writing the same features, and this one waits for them."""
+
+
+class CacheNotWrittenWarning(TransferabilityWarning):
+    """Extracted features could not be kept on disk; the result does not depend on it."""
+
+
+class StaleCacheWarning(TransferabilityWarning):
+    """Features kept on disk are not what the candidate gives now, and were extracted again."""
 
 
 class DamagedCacheWarning(TransferabilityWarning):
@@ -52,3 +70,15 @@ class SingletonClassWarning(TransferabilityWarning):
 
 class CandidateFailedWarning(TransferabilityWarning):
     """A candidate could not be fitted, extracted or scored; the others were not affected."""
+
+
+class HeadNotLoadedWarning(TransferabilityWarning):
+    """A checkpoint has no classifier layer that fits, so there are no source probabilities."""
+
+
+class CheckpointMismatchWarning(TransferabilityWarning):
+    """All weights of a network are in a checkpoint, but it seems to belong to another network."""
+
+
+class SkippedFilesWarning(TransferabilityWarning):
+    """Image files that can't be read were left out, together with their labels."""

@@ -1,4 +1,9 @@
-"""Settings that all tests share."""
+"""Settings that all tests share, and files of pretrained weights where there are any."""
+
+import os
+from pathlib import Path
+
+import pytest
 
 try:
     import torch
@@ -7,3 +12,33 @@ except ImportError:
 else:
     # Tests run side by side on few cores; more threads would only get in each other's way.
     torch.set_num_threads(1)
+
+MOBILENET = "mobilenet_v2-b0353104.pth"
+
+
+def _find_weights(name):
+    """Look for a file beside the checkout and where torch keeps what it has downloaded."""
+    caches = [os.environ.get("TORCH_HOME"), os.environ.get("XDG_CACHE_HOME"), "~/.cache"]
+    torch_homes = [caches[0], *(Path(cache, "torch") for cache in caches[1:] if cache)]
+    folders = [
+        Path(__file__).resolve().parents[2] / "shared" / "weights",
+        *(Path(home).expanduser() / "hub" / "checkpoints" for home in torch_homes if home),
+    ]
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+@pytest.fixture
+def imagenet_mobilenet(tmp_path, monkeypatch):
+    """A folder for torch with torchvision's own weights of MobileNetV2; gives the path of the file.
+
+    It is set for the test, so that weights="IMAGENET1K_V1" takes its ordinary way. Tests that use
+    it bear the mark ``pretrained``.
+    """
+    found = _find_weights(MOBILENET)
+    if found is None:
+        pytest.skip(f"{MOBILENET} is neither in ../shared/weights nor in torch's cache")
+    folder = tmp_path / "torch_home" / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / MOBILENET).symlink_to(found)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch_home"))
+    return folder / MOBILENET

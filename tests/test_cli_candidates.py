@@ -213,3 +213,111 @@ def test_one_candidate_that_cannot_take_the_data_leaves_the_others(capsys, npz, 
         )
         assert code == 0
         assert len(rows_of(out)) == 3
+
+
+def candidates_of(*specifications, **options):
+    return dict(parse_candidates(specifications, **options))
+
+
+def test_networks_of_torchvision_by_name_weights_and_layer():
+    found = candidates_of(
+        "torchvision:mobilenet_v2", "torchvision:mobilenet_v2@features.7",
+        "torchvision:mobilenet_v2:IMAGENET1K_V2", "torchvision:squeezenet1_1:none",
+        batch_size=5, n_workers=2, device="cpu",
+    )  # fmt: skip
+    assert list(found) == [
+        "mobilenet_v2", "mobilenet_v2@features.7", "mobilenet_v2:IMAGENET1K_V2",
+        "squeezenet1_1:none",
+    ]  # fmt: skip
+    assert [candidate.weights for candidate in found.values()] == [
+        "DEFAULT", "DEFAULT", "IMAGENET1K_V2", None,
+    ]  # fmt: skip
+    assert [candidate.layer for candidate in found.values()] == [
+        "penultimate", "features.7", "penultimate", "penultimate",
+    ]  # fmt: skip
+    for candidate in found.values():
+        assert (candidate.batch_size, candidate.n_workers, candidate.device) == (5, 2, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("specification", "words"),
+    [
+        ("torchvision:", "names no network"),
+        ("torchvision:mobilenet_v22", "mobilenet_v2"),
+        ("torchvision:mobilenet_v2:IMAGENET1K_V9", "IMAGENET1K_V9"),
+        ("torchvision:mobilenet_v2@", "ends where a layer is expected"),
+        ("torchvision:mobilenet_v2=", "ends where a file is expected"),
+        (
+            "torchvision:resnet18:DEFAULT=weights.pth",
+            "both weights of the library and a checkpoint",
+        ),
+        ("tiny:mnist=weights.pth", "names a checkpoint"),
+        ("features:", "names no file"),
+        ("features:nowhere.npy", "no file 'nowhere.npy'"),
+        ("python:noisy:pixels@stage", "names a layer"),
+    ],
+)
+def test_what_is_wrong_with_a_specification_is_said_before_any_work(
+    capsys, npz, modules, specification, words
+):
+    code, out, err = run(capsys, "--data", npz, "--candidates", specification)
+    assert (code, out) == (2, "")
+    (message,) = [line for line in err.splitlines() if line.startswith("sktransfer:")]
+    assert words in message
+
+
+def test_layers_of_bundled_networks(capsys, npz):
+    code, out, _ = run(
+        capsys, "--data", npz, "--candidates", "tiny:mnist@stages", "tiny:fashion@stages.0",
+        "tiny:mnist", "--format", "csv",
+    )  # fmt: skip
+    assert code == 0
+    widths = {row["candidate"]: int(row["width"]) for row in rows_of(out)}
+    assert list(widths) != [] and set(widths) == {
+        "mnist@stages.0", "mnist@stages.1", "mnist@stages.2", "fashion@stages.0", "mnist",
+    }  # fmt: skip
+    assert widths["mnist@stages.0"] < widths["mnist@stages.1"] < widths["mnist@stages.2"]
+
+
+def test_a_checkpoint_of_ones_own(capsys, npz, digits, modules, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    from sktransfer.backbones import TorchBackbone
+    from sktransfer.metrics import LogME
+
+    (modules / "nets.py").write_text(
+        """
+from torch import nn
+def small():
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 6), nn.ReLU(), nn.Linear(6, 3))
+"""
+    )
+    torch.manual_seed(4)
+    network = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(784, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3)
+    )
+    file = tmp_path / "own.safetensors"
+    save_file(network.state_dict(), file)
+    arguments = ["--data", npz, "--format", "csv", "--mean", "0", "--std", "1", "--candidates"]
+    code, out, _ = run(capsys, *arguments, f"python:nets:small={file}")
+    sys.modules.pop("nets", None)
+    assert code == 0
+    features = TorchBackbone(network, mean=0, std=1).fit(digits[0]).transform(digits[0])
+    (row,) = rows_of(out)
+    assert float(row["logme"]) == pytest.approx(LogME().fit(features, digits[1]).score_, abs=1e-6)
+    assert row["pretrained"] == "True"
+
+
+def test_features_computed_elsewhere(capsys, npz, digits, tmp_path):
+    from sktransfer.metrics import LogME
+
+    features = digits[0].reshape(len(digits[0]), -1)[:, ::9] / 255.0
+    file = tmp_path / "elsewhere.npy"
+    np.save(file, features)
+    code, out, _ = run(
+        capsys, "--data", npz, "--candidates", f"features:{file}", "tiny:mnist", "--format", "csv"
+    )
+    assert code == 0
+    scores = {row["candidate"]: float(row["logme"]) for row in rows_of(out)}
+    assert scores["elsewhere"] == pytest.approx(LogME().fit(features, digits[1]).score_, abs=1e-6)

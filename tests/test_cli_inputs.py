@@ -85,6 +85,28 @@ def test_all_damaged_images_are_named_before_any_network_runs(capsys, digits, tm
     assert all(str(file) in line for file in damaged)
 
 
+def test_damaged_images_are_left_out_on_request(capsys, digits, tmp_path):
+    for number, (image, label) in enumerate(zip(*digits, strict=True)):
+        (tmp_path / str(label)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(tmp_path / str(label) / f"{number:03d}.png")
+    arguments = ["--data", str(tmp_path), "--candidates", "tiny:mnist", "--format", "csv"]
+    _, whole, err = run(capsys, *arguments, "--on-error", "skip")
+    assert "left out" not in err
+    damaged = sorted(tmp_path.rglob("*.png"))[70:100:10]
+    for file in damaged:
+        file.write_bytes(file.read_bytes()[:-40])
+    code, out, err = run(capsys, *arguments, "--on-error", "skip")
+    assert code == 0
+    (warning,) = [line for line in err.splitlines() if line.startswith("warning: 3 of 120")]
+    assert "left out, with their labels" in warning
+    assert all(str(file) in warning for file in damaged)
+    for file in damaged:
+        file.unlink()
+    _, expected, _ = run(capsys, *arguments)
+    (found,), (expected,), (before,) = rows_of(out), rows_of(expected), rows_of(whole)
+    assert found["logme"] == expected["logme"] != before["logme"]
+
+
 def test_folds_that_cannot_be_made(capsys, npz, digits, tmp_path):
     assert "--cv: 30 folds need" in one_line(capsys, "--data", npz, "--cv", "30")
     path = str(tmp_path / "numbers.npz")

@@ -20,6 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 OPTIONAL = [
     "torch",
     "torchvision",
+    "timm",
     "skorch",
     "safetensors",
     "PIL",
@@ -368,9 +369,9 @@ def test_the_wheel_names_its_licence_command_and_dependencies(wheel):
     assert any(name.endswith("LICENSE") for name in wheel.namelist())
     assert "sktransfer = sktransfer.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
     required = re.findall(r"^Requires-Dist: ([\w-]+)\S*$", metadata, flags=re.MULTILINE)
-    assert sorted(required) == ["numpy", "scikit-learn", "scipy"]
+    assert sorted(required) == ["filelock", "numpy", "scikit-learn", "scipy"]
     extras = set(re.findall(r"^Provides-Extra: (\S+)", metadata, flags=re.MULTILINE))
-    assert extras == {"torch", "plot", "cli", "ot", "all", "test", "docs"}
+    assert extras == {"torch", "plot", "cli", "ot", "timm", "all", "test", "docs"}
 
 
 def test_the_changelog_starts_with_this_version():

@@ -1,42 +1,38 @@
 """What backbones that run a torch network share: input, batches, one pass, output."""
 
 from abc import abstractmethod
+from contextlib import closing
 from copy import deepcopy
+from hashlib import sha256
+from numbers import Integral
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from sktransfer.backbones._classifier_layer import (
-    POINTWISE,
-    plain_inference,
-    run_recorded,
-    watch,
-)
-from sktransfer.backbones._images import ArrayImages, FileImages, input_kind
-from sktransfer.utils._sklearn import _check_feature_names, _fit_context
-from sktransfer.utils._target import refuse_masked
+from sktransfer.backbones._capture import Capture
+from sktransfer.backbones._classifier_layer import check_head
+from sktransfer.backbones._find_layers import resolve_layers
+from sktransfer.backbones._layers import LayeredBackbone
+from sktransfer.backbones._network_input import NetworkInput, resolve_device
+from sktransfer.backbones._pooling import POOLINGS
+from sktransfer.backbones._prefetch import iter_batches
+from sktransfer.backbones._provenance import architecture_digest, versions, weights_hash
+from sktransfer.backbones._recording import plain_inference, watch
+from sktransfer.utils._sklearn import Interval, StrOptions, _fit_context
 
 __all__ = ["BaseTorchBackbone"]
 
 
-class _Vectors:
-    """Rows of a 2-D array, handed to the network as they are."""
-
-    def __init__(self, X):
-        self._X = X
-        self.shape = X.shape[1:]
-
-    def __len__(self):
-        return len(self._X)
-
-    def batch(self, rows):
-        return torch.from_numpy(np.array(self._X[rows], dtype=np.float32))
-
-
-class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseTorchBackbone(
+    LayeredBackbone,
+    NetworkInput,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
     """What all backbones that run a torch network share: input, batches, one pass, output.
 
     A subclass says where the network comes from (``_make_module``), what is done to images
@@ -45,6 +41,15 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     #: Fitting learns nothing from the data: features of rows do not depend on other rows.
     stateless = True
+
+    # Every backbone has these; a subclass adds its own.
+    _parameter_constraints: dict = {
+        "layer": [str, list, tuple],
+        "pooling": [StrOptions(set(POOLINGS))],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_workers": [Interval(Integral, 0, None, closed="left")],
+        "device": [str, torch.device],
+    }
 
     @abstractmethod
     def _make_module(self):
@@ -85,33 +90,43 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             known, files that cannot be read, or a network that cannot take such input.
         """
         batches = self._as_batches(X, reset=True)
-        self.device_ = _resolve_device(self.device)
+        self.device_ = resolve_device(self.device)
         module = self._make_module()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
         self.n_parameters_ = sum(parameter.numel() for parameter in module.parameters())
+        self.weights_hash_ = weights_hash(module)
+        self.versions_ = versions(*self._packages)
         self.module_ = module.eval().to(self.device_)
+        self._architecture = architecture_digest(self.module_)
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
         self._dtype = next(floating, torch.float32)
         with plain_inference(self.device_):
             x = self._to_network(batches.batch(slice(0, 2)))
             try:
-                self._layer, output = self._find_layer(x)
-            except RuntimeError as error:
+                self._layer, _ = self._find_layer(x)
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, AssertionError, IndexError) as error:
                 raise ValueError(
                     f"The network cannot take input of shape {tuple(x.shape)}: {error}"
                 ) from error
-            if self._layer is None and not isinstance(output, torch.Tensor):
-                raise ValueError(
-                    f"The network returns a {type(output).__name__} where a tensor is expected; "
-                    "wrap it in a module that returns the tensor that matters."
-                )
+            points = resolve_layers(self.module_, x, self.layer, self.pooling, self._layer)
+            watched = {point.layer for point in points if point.layer is not None}
             if self._layer is not None:
-                watch(self.module_.get_submodule(self._layer.name))
-            features, _ = self._forward(x)
+                check_head(self.module_, x, self._layer)
+                watched.add(self._layer.name)
+            for layer in {self.module_.get_submodule(name) for name in watched}:
+                watch(layer)
+            capture = Capture(self.module_, points, self._layer)
+            parts, _ = capture(x)
+            _refuse_dependent_rows(capture, x, parts)
         self.classifier_layer_ = None if self._layer is None else self._layer.name
-        self._n_features_out = features.shape[1]
+        self._set_points(points, [part.float().cpu().numpy() for part in parts])
         return self
+
+    # Distributions beside sktransfer and torch that decide what the network computes.
+    _packages = ()
 
     def transform(self, X):
         """Compute penultimate features.
@@ -136,11 +151,16 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _has_source_head(self):
         # Not known before fit: the call itself then says what is missing.
         layer = getattr(self, "_layer", "unknown")
-        if layer == "unknown" or (layer is not None and layer.n_outputs > 1):
+        if layer == "unknown" or (layer is not None and layer.gives_source):
             return True
+        reason = (
+            "its network does not end in a classifier layer with at least two outputs"
+            if layer is None or not layer.no_source
+            else layer.no_source
+        )
         raise AttributeError(
-            f"This {type(self).__name__} has no source head: its network does not end in a "
-            "classifier layer with at least two outputs, so there are no source probabilities."
+            f"This {type(self).__name__} has no source head: {reason}, so there are no source "
+            "probabilities."
         )
 
     @available_if(_has_source_head)
@@ -188,24 +208,82 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ValueError
             As in ``transform``.
         """
-        check_is_fitted(self)
-        batches = self._as_batches(X, reset=False)
-        n = len(batches)
+        batches = self._checked(X)
+        n, probabilities = len(batches), None
         features = np.empty((n, self._n_features_out), dtype=np.float32)
-        probabilities = None
-        for start in range(0, n, self.batch_size):
-            rows = slice(start, min(start + self.batch_size, n))
-            with plain_inference(self.device_):
-                batch_features, logits = self._forward(self._to_network(batches.batch(rows)))
-                features[rows] = batch_features.float().cpu().numpy()
-                if logits is not None:
-                    if probabilities is None:
-                        probabilities = np.empty((n, logits.shape[1]), dtype=np.float32)
-                    probabilities[rows] = logits.double().softmax(dim=1).float().cpu().numpy()
-            self._raise_for_not_finite(features[rows], start)
+        for rows, _, batch_probabilities in self._iterate(batches, features=features):
+            if batch_probabilities is not None:
+                if probabilities is None:
+                    shape = (n, batch_probabilities.shape[1])
+                    probabilities = np.empty(shape, dtype=np.float32)
+                probabilities[rows] = batch_probabilities
         return features, probabilities
 
+    def iter_extract(self, X, start=0):
+        """Compute features and source probabilities batch by batch, keeping nothing.
+
+        Parameters
+        ----------
+        X : array or sequence of shape (n_samples, ...)
+            Data as in ``transform``.
+        start : int, default=0
+            First row: work that was interrupted goes on from there.
+
+        Yields
+        ------
+        rows : slice
+            Rows of the batch.
+        features : ndarray of shape (n_rows, n_features_out), float32
+            Their features.
+        probabilities : ndarray of shape (n_rows, n_source_classes), float32, or None
+            Their source probabilities; None without a source head.
+
+        Raises
+        ------
+        ValueError
+            As in ``transform``, and for a start that is no row.
+        """
+        batches = self._checked(X)
+        if not (isinstance(start, Integral) and 0 <= start <= len(batches)):
+            raise ValueError(
+                f"'start' must be a row number from 0 to {len(batches)}, got {start!r}."
+            )
+        return self._iterate(batches, start)
+
+    def _checked(self, X):
+        check_is_fitted(self)
+        return self._as_batches(X, reset=False)
+
+    def _iterate(self, batches, start=0, features=None):
+        """Yield rows, features, and probabilities or None, batch by batch.
+
+        Features of all rows are written into ``features``, where that is given.
+        """
+        columns = tuple(self.layer_slices_.values())
+        capture = Capture(self.module_, self._points, self._layer)
+        # Closed here, so that no thread reads on when this loop ends early.
+        with closing(iter_batches(batches, self.batch_size, start, self.n_workers)) as parts:
+            for rows, batch in parts:
+                if features is None:
+                    found = np.empty((len(batch), self._n_features_out), dtype=np.float32)
+                else:
+                    found = features[rows]
+                with plain_inference(self.device_):
+                    into = torch.from_numpy(found)
+                    into = [into[:, part] for part in columns]
+                    logits = capture(self._to_network(batch), into)[1]
+                    probabilities = None
+                    if logits is not None:
+                        probabilities = logits.float().softmax(dim=1).cpu().numpy()
+                self._raise_for_not_finite(found, rows.start)
+                yield rows, found, probabilities
+
     def _raise_for_not_finite(self, features, start):
+        flat = features.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # One number tells of all without an array of answers; it may overflow by itself.
+            if np.isfinite(np.dot(flat, flat)):
+                return
         finite = np.isfinite(features)
         if not finite.all():
             bad = np.flatnonzero(~finite.all(axis=1))
@@ -216,72 +294,34 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _forward(self, x):
         """Give features (n, D) and source logits (n, K) or None of one batch."""
-        output, calls = run_recorded(self.module_, x)
-        if self._layer is None:
-            features, logits = output, None
-        elif not calls:
-            raise ValueError(f"The network never calls its layer '{self._layer.name}'.")
-        else:
-            layer, features, logits = calls[-1]
-            if isinstance(layer, POINTWISE):  # features and logits have positions to average over
-                features, logits = (
-                    t.flatten(2).mean(dim=2) for t in (features, output[:, :, None])
-                )
-            elif features.ndim != 2:
-                raise ValueError(
-                    f"Features must have shape (n_samples, n_features), but the input of the layer "
-                    f"'{self._layer.name}' has shape {tuple(features.shape)}."
-                )
-            if self._layer.n_outputs < 2:
-                logits = None
-        if features.ndim == 0 or len(features) != len(x):
-            raise ValueError(
-                f"The network gave features of shape {tuple(features.shape)} for {len(x)} rows."
-            )
-        return features.reshape(len(x), -1), logits
+        parts, logits = Capture(self.module_, self._points, self._layer)(x)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1), logits
 
-    def _to_network(self, batch):
-        return batch.to(device=self.device_, dtype=self._dtype)
+    def fingerprint(self):
+        """Give a digest of everything that decides the features, apart from the data.
 
-    def _as_batches(self, X, reset):
-        """Check the input as a whole and wrap it; shapes are learned if ``reset``."""
-        refuse_masked(X, "X")
-        if isinstance(X, torch.Tensor):
-            X = X.detach().cpu()
-            X = (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
-        kind = input_kind(X)
-        if kind == "vectors":
-            if not reset and self._input_kind != "vectors":
-                self._raise_for_shape("2-D data", "images")
-            batches = _Vectors(validate_data(self, X, reset=reset))
-        else:
-            wrap = ArrayImages if kind == "images" else FileImages
-            batches = wrap(X, self._make_preprocessing())
-            if reset:
-                # What an earlier fit on vectors has left.
-                _check_feature_names(self, np.empty((1, 1)), reset=True)
-                vars(self).pop("n_features_in_", None)
-                if batches.shape is not None:
-                    self.n_features_in_ = int(np.prod(batches.shape))
-            elif self._input_kind == "vectors":
-                self._raise_for_shape("images", "2-D data")
-            elif batches.shape != self.input_shape_ and None not in (
-                batches.shape,
-                self.input_shape_,
-            ):
-                self._raise_for_shape(
-                    f"images of shape {batches.shape}", f"images of shape {self.input_shape_}"
-                )
-        if reset:
-            self._input_kind = kind
-            self.input_shape_ = batches.shape
-        return batches
-
-    def _raise_for_shape(self, found, expected):
-        raise ValueError(
-            f"X has {found}, but {type(self).__name__} is expecting {expected} as input "
-            "(images are counted as channels, height, width)."
+        Returns
+        -------
+        fingerprint : str
+            SHA-256 in hex over weights, architecture, layers and their pooling, preprocessing,
+            number format and library versions. Equal in all processes and on all devices; neither
+            ``batch_size`` nor ``n_workers`` nor ``device`` matters.
+        """
+        check_is_fitted(self)
+        preprocessing = None
+        if self._input_kind != "vectors":
+            preprocessing = self._make_preprocessing().digest()
+        content = (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            self.weights_hash_,
+            self._architecture,
+            self._points,
+            self._layer,
+            preprocessing,
+            str(self._dtype),
+            sorted(self.versions_.items()),
         )
+        return sha256(repr(content).encode()).hexdigest()
 
     def __getstate__(self):
         # Weights on a GPU would make a pickle that a machine without one cannot read.
@@ -303,18 +343,27 @@ class BaseTorchBackbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
 
-def _resolve_device(device):
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(
-            f"The 'device' parameter must be 'auto' or a device that torch knows, got {device!r}."
-        ) from error
-    if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"The 'device' parameter asks for {str(resolved)!r}, but torch sees no CUDA device "
-            "here; 'auto' takes the CPU then."
+def _refuse_dependent_rows(capture, x, parts):
+    """Refuse a network that gives a row other features in other company.
+
+    Its layers may be in training mode where no mode can be set, or it compares rows.
+    """
+    largest = [float(part.abs().max()) for part in parts]
+    if not np.isfinite(largest).all():
+        return  # said where features are used
+    tolerance = 5e-2 if x.element_size() == 2 else 1e-3
+
+    def differ(others):
+        return any(
+            not torch.allclose(a[:1], b[:1], rtol=0, atol=tolerance * size)
+            for a, b, size in zip(parts, others, largest, strict=True)
         )
-    return resolved
+
+    alone = torch.cat([x[:1], x[:1]])
+    # A network that draws random numbers differs on the same rows, too; that is its own affair.
+    if differ(capture(alone)[0]) and not differ(capture(x)[0]):
+        raise ValueError(
+            "The features that the network gives for a row depend on the other rows of its batch, "
+            "as they do in training mode: its layers must be registered, so that its mode can be "
+            "set, and must not normalise over the batch."
+        )

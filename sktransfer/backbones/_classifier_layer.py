@@ -1,26 +1,21 @@
-"""Find a network's last learned classifier layer by what a forward pass does, and watch it."""
+"""Find a network's last learned classifier layer by what a forward pass does, and check it."""
 
-from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
+from sktransfer.backbones._recording import run_recorded, watch
+
 __all__ = [
     "POINTWISE",
     "ClassifierLayer",
+    "check_head",
     "find_classifier_layer",
     "is_pointwise",
-    "plain_inference",
-    "run_recorded",
     "watch",
 ]
-
-# A context variable is private to a thread, so passes of several threads do not mix, and a hook
-# that is a plain function can be copied and pickled with its module.
-_CALLS = ContextVar("calls of the watched layers", default=None)
 
 POINTWISE = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -40,80 +35,23 @@ class ClassifierLayer:
         Dotted name of the layer in the module.
     n_outputs : int
         Number of outputs. A single output may be a regression: it is no source head.
+    is_output : bool, default=True
+        Whether the network returns what the layer gives, as it is or as probabilities. False for
+        a layer that a user has named in a network that goes on to compute something else.
+    no_source : str, default=""
+        Why its outputs say nothing about source classes, such as that its weights are random; ""
+        if they do.
     """
 
     name: str
     n_outputs: int
+    is_output: bool = True
+    no_source: str = ""
 
-
-def _record_call(layer, args, kwargs, output):
-    calls = _CALLS.get()
-    if calls is not None:
-        given = args[0] if args else next(iter(kwargs.values()), None)
-        # Copies: the network may go on to change either of them in place.
-        calls.append((layer, _copied(given), _copied(output)))
-
-
-def _copied(value):
-    return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def watch(layer):
-    """Let the calls of a layer be seen by :func:`run_recorded`.
-
-    Parameters
-    ----------
-    layer : nn.Module
-        A layer of a module that belongs to the caller: it keeps a forward hook.
-
-    Returns
-    -------
-    handle : RemovableHandle
-        Its ``remove()`` takes the hook away.
-    """
-    return layer.register_forward_hook(_record_call, with_kwargs=True)
-
-
-def run_recorded(module, x):
-    """Run a module once and collect the calls of its watched layers.
-
-    Parameters
-    ----------
-    module : nn.Module
-        Module in evaluation mode.
-    x : tensor
-        A batch.
-
-    Returns
-    -------
-    output : object
-        What the module returns.
-    calls : list of tuple
-        ``(layer, input, output)`` in order of execution.
-    """
-    calls = []
-    token = _CALLS.set(calls)
-    try:
-        return module(x), calls
-    finally:
-        _CALLS.reset(token)
-
-
-@contextmanager
-def plain_inference(device):
-    """Run without gradients, and in the network's own precision whatever surrounds the call.
-
-    Parameters
-    ----------
-    device : torch.device
-        Where the network runs.
-    """
-    with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode())
-        for kind in {"cpu", device.type}:
-            if torch.amp.is_autocast_available(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        yield
+    @property
+    def gives_source(self):
+        """Whether its outputs are those of a source head."""
+        return self.n_outputs > 1 and not self.no_source
 
 
 def _weighted_layers(module):
@@ -201,7 +139,73 @@ def _passes_through(module, x, layer, logits):
         output = module(x).double()
     finally:
         handle.remove()
-    known = known.double()
-    links = (known, known.softmax(1), known.log_softmax(1), known.sigmoid())
     # Half precision keeps two to three digits.
-    return any(torch.allclose(output, link, rtol=1e-2, atol=1e-2) for link in links)
+    return any(torch.allclose(output, link, rtol=1e-2, atol=1e-2) for link in _links(known))
+
+
+def _links(logits):
+    """Give what a network may return of its logits: them or probabilities, in double precision."""
+    logits = logits.double()
+    return logits, logits.softmax(1), logits.log_softmax(1), logits.sigmoid()
+
+
+def check_head(module, x, head):
+    """Verify that the classifier layer, applied to what it was given, gives the network's logits.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Module in evaluation mode that belongs to the caller; hooks are added and removed again.
+    x : tensor
+        A small batch.
+    head : ClassifierLayer
+        The layer.
+
+    Raises
+    ------
+    ValueError
+        If the results differ by more than 1e-5 of the largest one (1e-2 in half precision). The
+        message lists the layers that can be named as the classifier.
+    """
+    layer = module.get_submodule(head.name)
+    handle = watch(layer)
+    try:
+        output, calls = run_recorded(module, x)
+    finally:
+        handle.remove()
+    if not calls or not isinstance(calls[-1][1], torch.Tensor):
+        return  # said where features are taken
+    _, given, logits = calls[-1]
+    if not bool(torch.isfinite(logits).all()):
+        return  # said where features are used
+    again = layer(given)
+    if not _agree(again, logits):
+        _raise_for_head(module, head, "gives other outputs when it is applied to the same input")
+    # After a convolution, positions are averaged in ways of the network's own.
+    if not head.is_output or isinstance(layer, POINTWISE) or not isinstance(output, torch.Tensor):
+        return
+    if not any(_agree(link, output) for link in _links(again)):
+        _raise_for_head(
+            module, head, "applied to the features does not give the outputs of the network"
+        )
+
+
+def _agree(found, expected):
+    if found.shape != expected.shape:
+        return False
+    half = expected.dtype in (torch.float16, torch.bfloat16)
+    difference = (found.double() - expected.double()).abs()
+    return bool((difference <= (1e-2 if half else 1e-5) * found.double().abs().max()).all())
+
+
+def _raise_for_head(module, head, fault):
+    layers = [
+        f"{name} ({type(layer).__name__})"
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Linear) or is_pointwise(layer)
+    ]
+    raise ValueError(
+        f"The layer '{head.name}' was taken for the network's classifier, but it {fault}. The "
+        f"layers that can be one are {layers}: TorchBackbone takes a name as 'classifier', or None "
+        "for a network without one, and the name of any layer as 'layer'."
+    )

@@ -1,22 +1,40 @@
-"""Images in any of their usual shapes, brought to what one network wants to be given."""
+"""Images in any of their usual shapes, handed out in batches as one network wants them."""
 
-from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
-from torch.nn import functional
+from PIL import Image
 
-__all__ = ["ArrayImages", "FileImages", "ImagePreprocessing", "input_kind"]
+from sktransfer.backbones._datasets import DatasetImages, is_dataset
+from sktransfer.backbones._files import ImageItems, decode, first_item, is_item, unreadable_error
+from sktransfer.backbones._preprocessing import ImagePreprocessing
+from sktransfer.backbones._tensors import (
+    SingleImages,
+    as_tensor,
+    check_range,
+    raise_for_dtype,
+    row_numbers,
+)
 
-# Weights of red, green and blue in a grey value (ITU-R BT.601, what image files use too).
-_LUMA = (0.299, 0.587, 0.114)
-_N_LISTED = 50
+__all__ = [
+    "ArrayImages",
+    "DatasetImages",
+    "FileImages",
+    "ImagePreprocessing",
+    "as_images",
+    "input_kind",
+    "refuse_hidden_paths",
+]
+
+_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+# Values are looked at in parts of this many bytes, so that no copy of them all is made.
+_CHUNK_BYTES = 2**24
+_N_PROBED = 64
 
 
 def input_kind(X):
-    """Tell vectors, image arrays and image files apart without converting anything.
+    """Tell vectors, image arrays, image files and data sets apart without converting anything.
 
     Parameters
     ----------
@@ -25,24 +43,90 @@ def input_kind(X):
 
     Returns
     -------
-    kind : {"vectors", "images", "files"}
-        "images" for arrays with 3 or 4 axes, "files" for a 1-D sequence of paths or of Pillow
-        images, "vectors" for anything else (whose checks are scikit-learn's).
+    kind : {"vectors", "images", "files", "dataset"}
+        "images" for arrays with 3 or 4 axes and lists of images, "files" for a 1-D sequence, a
+        series or a frame with one column of paths or of Pillow images, "dataset" for map-style
+        data sets as torch has them and lists of pairs (image, label), "vectors" for anything else
+        (whose checks are scikit-learn's).
     """
-    n_axes = len(getattr(X, "shape", ()))
-    if n_axes >= 3:
+    if len(getattr(X, "shape", ())) >= 3:
         return "images"
-    if n_axes <= 1 and not isinstance(X, (str, bytes)):
-        try:
-            first = X.iloc[0] if hasattr(X, "iloc") else X[0]
-        except (TypeError, IndexError, KeyError):
-            return "vectors"
-        if isinstance(first, (str, PathLike, Image.Image)):
-            return "files"
-        # A list of images, each an array or lists of pixels.
-        if isinstance(X, (list, tuple)) and _n_axes(first) in (2, 3):
-            return "images"
+    if is_dataset(X):
+        return "dataset"
+    first = first_item(X)
+    if is_item(first):
+        return "files"
+    # A list or column of images, each an array or lists of pixels.
+    if len(getattr(X, "shape", (0,))) == 1 and _n_axes(first) in (2, 3):
+        is_column = isinstance(X, (list, tuple)) or hasattr(first, "shape")
+        return "images" if is_column else "vectors"
     return "vectors"
+
+
+def as_images(X, preprocessing):
+    """Wrap images so that they can be read batch by batch.
+
+    Parameters
+    ----------
+    X : object
+        Data whose ``input_kind`` is not "vectors".
+    preprocessing : ImagePreprocessing
+        What is done to each image.
+
+    Returns
+    -------
+    images : ArrayImages, FileImages or DatasetImages
+        With ``len``, ``shape`` (of an image before it is preprocessed, None if they may differ) and
+        ``batch(rows)``.
+
+    Raises
+    ------
+    ValueError
+        For data that can't be used.
+    """
+    kind = input_kind(X)
+    if kind == "dataset":
+        return DatasetImages(X, preprocessing)
+    if kind == "files":
+        return FileImages(X, preprocessing)
+    if len(getattr(X, "shape", ())) == 1:  # a column or array of arrays
+        X = list(X)
+    is_list = isinstance(X, (list, tuple)) and hasattr(X[0], "shape")
+    if is_list and preprocessing.size is not None and len({tuple(x.shape) for x in X}) > 1:
+        return DatasetImages(X, preprocessing)
+    return ArrayImages(X, preprocessing)
+
+
+def refuse_hidden_paths(X):
+    """Refuse what isn't a column of paths but looks as if one was meant.
+
+    Parameters
+    ----------
+    X : object
+        Data whose ``input_kind`` is "vectors".
+
+    Raises
+    ------
+    ValueError
+        For a single path, and for a frame with several columns of which one holds paths.
+    """
+    if isinstance(X, (str, PathLike)):
+        raise ValueError(
+            f"Expected 2D array or a sequence of paths, got the single path {str(X)!r}. Pass "
+            "[path] for one image; sktransfer.datasets.load_image_folder lists those of a folder."
+        )
+    names = getattr(X, "columns", None)
+    if names is None or len(getattr(X, "shape", ())) != 2:
+        return
+    for name in list(names):
+        first = first_item(X[[name]])
+        if isinstance(first, (PathLike, Image.Image)) or (
+            isinstance(first, str) and first.lower().endswith(_SUFFIXES)
+        ):
+            raise ValueError(
+                f"X is a frame with {len(names)} columns, of which {name!r} holds images or their "
+                f"paths: pass that column alone, X[{name!r}]."
+            )
 
 
 def _n_axes(image):
@@ -55,6 +139,8 @@ def _n_axes(image):
 
 def _stacked(images):
     """Make one array of a list of images."""
+    if any(isinstance(image, torch.Tensor) for image in images):
+        images = [as_tensor(image).numpy() for image in images]
     try:
         shapes = sorted({np.shape(image) for image in images})
     except ValueError as error:  # rows of several lengths
@@ -62,8 +148,12 @@ def _stacked(images):
     if len(shapes) > 1:
         raise ValueError(
             f"A list of images must hold images of one shape, got {shapes}. "
-            "Images of several sizes can be passed as a list of paths or Pillow images."
+            "Images of several sizes can be given to a backbone that resizes them."
         )
+    kinds = {getattr(image, "dtype", None) for image in images}
+    if np.dtype(np.uint8) in kinds and len(kinds) > 1:
+        kinds = sorted(str(kind or "no dtype") for kind in kinds)
+        raise ValueError(f"A list of images must hold images of one dtype, got {kinds}.")
     array = np.asarray(images)
     if array.dtype.kind == "i" and not hasattr(images[0], "dtype"):
         # Lists don't know of uint8: what is in its range is what uint8 pixels become in lists.
@@ -76,80 +166,16 @@ def _stacked(images):
     return array
 
 
-@dataclass(frozen=True)
-class ImagePreprocessing:
-    """What a network wants done to an image: channels, size and normalisation, in this order.
-
-    Parameters
-    ----------
-    mean, std : tuple of float
-        One number, or one per channel, in units of pixels between 0 and 1.
-    size : tuple of int or None, default=None
-        Height and width to resize to; None keeps the size.
-    channels : int or None, default=None
-        1 turns colour into grey, 3 repeats grey; None keeps the channels.
-    interpolation : {"nearest", "bilinear", "bicubic"}, default="bilinear"
-        How to resize; the last two smooth when they reduce.
-    """
-
-    mean: tuple
-    std: tuple
-    size: tuple | None = None
-    channels: int | None = None
-    interpolation: str = "bilinear"
-
-    def __call__(self, images):
-        """Preprocess a batch of images of one size.
-
-        Parameters
-        ----------
-        images : tensor of shape (n, channels, height, width), float32
-            Pixels between 0 and 1.
-
-        Returns
-        -------
-        images : tensor of shape (n, channels, height, width), float32
-            What the network is given.
-        """
-        found = images.shape[1]
-        if self.channels is not None and found != self.channels:
-            if self.channels == 1 and found == 3:
-                luma = images.new_tensor(_LUMA)[:, None, None]
-                images = (images * luma).sum(dim=1, keepdim=True)
-            elif found == 1:
-                images = images.expand(-1, self.channels, -1, -1)
-            else:
-                raise ValueError(
-                    f"The network takes images with {self.channels} channels, got images with "
-                    f"{found}."
-                )
-        if self.size is not None and tuple(images.shape[2:]) != self.size:
-            if self.interpolation == "nearest":
-                images = functional.interpolate(images, self.size, mode="nearest-exact")
-            else:
-                images = functional.interpolate(
-                    images, self.size, mode=self.interpolation, align_corners=False, antialias=True
-                ).clamp_(0.0, 1.0)
-        for name in ("mean", "std"):
-            if len(getattr(self, name)) not in (1, images.shape[1]):
-                raise ValueError(
-                    f"'{name}' has {len(getattr(self, name))} values, the images have "
-                    f"{images.shape[1]} channels."
-                )
-        mean = images.new_tensor(self.mean)[:, None, None]
-        std = images.new_tensor(self.std)[:, None, None]
-        return (images - mean) / std
-
-
 class ArrayImages:
     """Images of one size in one array, channels first, last or left out.
 
     Parameters
     ----------
-    X : array of shape (n, height, width), (n, height, width, channels) or \
+    X : array or tensor of shape (n, height, width), (n, height, width, channels) or \
             (n, channels, height, width)
         uint8, or floats (or booleans) between 0 and 1. Channels are an axis of length 1, 3 or
-        ``channels``.
+        ``channels``. Memory maps, and arrays of other libraries that lie on disk, are read batch by
+        batch.
     preprocessing : ImagePreprocessing
         What is done to each batch.
 
@@ -162,64 +188,92 @@ class ArrayImages:
 
     def __init__(self, X, preprocessing):
         self.preprocessing = preprocessing
-        self._X = _stacked(X) if isinstance(X, (list, tuple)) else np.asarray(X)
-        if self._X.ndim > 4:
-            raise ValueError(f"Images need an array with 3 or 4 axes, got shape {self._X.shape}.")
-        if 0 in self._X.shape:
-            raise ValueError(f"Found array with 0 sample(s) or pixels (shape={self._X.shape}).")
+        if isinstance(X, (list, tuple)):
+            X = _stacked(X)
+        # Arrays that can only be read in parts (h5py, zarr) stay what they are.
+        lies_elsewhere = all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
+        if not isinstance(X, torch.Tensor) and (
+            hasattr(X, "__array_interface__") or not lies_elsewhere
+        ):
+            is_mapped = isinstance(X, np.memmap)
+            X = np.asarray(X)
+            # Reading all of a file to look at two rows would take as long as the network.
+            self._checked = not is_mapped
+        else:
+            self._checked = isinstance(X, torch.Tensor)
+        self._X = X
+        shape = tuple(X.shape)
+        if len(shape) > 4:
+            raise ValueError(
+                f"Images need an array with 3 or 4 axes, got shape {shape}; volumes and videos "
+                "have to be cut into images first."
+            )
+        if 0 in shape:
+            raise ValueError(f"Found array with 0 sample(s) or pixels (shape={shape}).")
+        self._full_shape = shape
         self._channel_axis = self._find_channel_axis()
+        self._dtype = self._read(slice(0, 0)).dtype
+        raise_for_dtype(self._dtype)
         self._check_values()
 
     def _find_channel_axis(self):
-        if self._X.ndim == 3:
+        shape = self._full_shape
+        if len(shape) == 3:
             return None
         known = {1, 3, self.preprocessing.channels}
-        places = [axis for axis in (1, 3) if self._X.shape[axis] in known]
+        places = [axis for axis in (1, 3) if shape[axis] in known]
         if len(places) == 1:
             return places[0]
         reason = "both of which" if places else "neither of which"
+        hint = "" if places else "; volumes have to be cut into images first"
         raise ValueError(
-            f"Images of shape {self._X.shape} are ambiguous: the channels must be the second or "
-            f"the last axis, {reason} can be channels here (1, 3 or the parameter 'channels')."
+            f"Images of shape {shape} are ambiguous: the channels must be the second or "
+            f"the last axis, {reason} can be channels here (1, 3 or the parameter 'channels')"
+            f"{hint}."
         )
 
+    def _read(self, rows):
+        """Give some rows as they are, as a numpy array."""
+        part = self._X[rows]
+        return as_tensor(part).numpy() if isinstance(part, torch.Tensor) else np.asarray(part)
+
     def _check_values(self):
-        dtype = self._X.dtype
-        if dtype == np.uint8 or dtype == np.bool_:
+        if self._dtype.kind != "f":
             return
-        if dtype.kind != "f":
-            raise ValueError(
-                "Images must be uint8 (0 to 255) or floats between 0 and 1, got an array of dtype "
-                f"{dtype}."
-            )
-        low, high = float(self._X.min()), float(self._X.max())
-        if not (np.isfinite(low) and np.isfinite(high)):
-            raise ValueError("Images contain NaN or infinite values.")
-        if low < 0.0 or high > 1.0:
-            raise ValueError(
-                f"Images of floats must lie between 0 and 1, got values from {low:.6g} to "
-                f"{high:.6g}. Pass uint8 images, or divide by the largest possible value; the "
-                "backbone normalises by itself."
-            )
+        n = len(self)
+        if self._checked:
+            row_bytes = max(1, int(np.prod(self._full_shape[1:])) * self._dtype.itemsize)
+            step = max(1, _CHUNK_BYTES // row_bytes)
+            parts = [slice(start, start + step) for start in range(0, n, step)]
+        else:
+            # The rest is checked when it is read.
+            parts = [slice(row, row + 1) for row in range(0, n, max(1, n // _N_PROBED))]
+        limits = [np.inf, -np.inf]
+        for rows in parts:
+            part = self._read(rows)
+            # NaN is passed on by both.
+            limits = [np.minimum(limits[0], part.min()), np.maximum(limits[1], part.max())]
+        check_range(float(limits[0]), float(limits[1]))
 
     def __len__(self):
-        return len(self._X)
+        return self._full_shape[0]
 
     @property
     def shape(self):
         """Channels, height and width, whatever the layout of the array."""
+        shape = self._full_shape
         if self._channel_axis is None:
-            return (1, *self._X.shape[1:])
+            return (1, *shape[1:])
         if self._channel_axis == 1:
-            return self._X.shape[1:]
-        return (self._X.shape[3], *self._X.shape[1:3])
+            return shape[1:]
+        return (shape[3], *shape[1:3])
 
     def batch(self, rows):
         """Give preprocessed images.
 
         Parameters
         ----------
-        rows : slice
+        rows : slice or array of int
             Which images.
 
         Returns
@@ -227,23 +281,25 @@ class ArrayImages:
         images : tensor of shape (n, channels, height, width), float32
             Ready for the network.
         """
-        images = self._X[rows]
-        scale = 255.0 if images.dtype == np.uint8 else 1.0
-        # Always a copy: the array may be read-only or a memory map.
-        images = np.array(images, dtype=np.float32)
+        part = self._read(rows)
+        if self._dtype.kind == "f" and not self._checked:
+            numbers = row_numbers(rows, len(self))
+            where = f" in rows {numbers[0]} to {numbers[-1]}"
+            check_range(float(part.min()), float(part.max()), where)
+        images = as_tensor(part)
         if self._channel_axis is None:
             images = images[:, None]
         elif self._channel_axis == 3:
-            images = np.moveaxis(images, 3, 1)
-        return self.preprocessing(torch.from_numpy(np.ascontiguousarray(images)) / scale)
+            images = images.permute(0, 3, 1, 2)
+        return self.preprocessing(images)
 
 
-class FileImages:
+class FileImages(SingleImages):
     """Image files, decoded batch by batch, and Pillow images.
 
     Parameters
     ----------
-    items : 1-D sequence of str, path or Pillow image
+    items : 1-D sequence, series or frame with one column, of str, path or Pillow image
         Rows keep this order.
     preprocessing : ImagePreprocessing
         What is done to each image. Without ``size`` all images must have one size.
@@ -254,47 +310,21 @@ class FileImages:
         For items of another type, or if files are missing or are no images; all of them are named.
     """
 
-    shape = None
-
     def __init__(self, items, preprocessing):
-        self.preprocessing = preprocessing
-        self._items = list(items)
-        for row, item in enumerate(self._items):
-            if not isinstance(item, (str, PathLike, Image.Image)):
-                raise ValueError(
-                    "A 1-D sequence of images must hold paths or Pillow images only, got "
-                    f"{type(item).__name__} at position {row}."
-                )
+        super().__init__(preprocessing)
+        self.items = ImageItems(items)
         # Reading the first bytes of each file finds most faults before any forward pass.
-        self._raise_for_unreadable(range(len(self._items)), decode=False)
-
-    def _raise_for_unreadable(self, rows, decode):
-        faults = []
-        for row in rows:
-            try:
-                if decode:
-                    _decode(self._items[row])
-                elif not isinstance(self._items[row], Image.Image):
-                    Image.open(self._items[row]).close()
-            except _DECODING_ERRORS as error:
-                faults.append(f"{_label(self._items[row], row)} ({_reason(error)})")
-        if faults:
-            listed = "; ".join(faults[:_N_LISTED])
-            more = len(faults) - _N_LISTED
-            raise ValueError(
-                f"{len(faults)} of {len(self._items)} image files cannot be read: {listed}"
-                + (f"; and {more} more." if more > 0 else ".")
-            )
+        self.items.check()
 
     def __len__(self):
-        return len(self._items)
+        return len(self.items)
 
     def batch(self, rows):
         """Decode and preprocess images.
 
         Parameters
         ----------
-        rows : slice
+        rows : slice or array of int
             Which images.
 
         Returns
@@ -308,52 +338,41 @@ class FileImages:
             If a file cannot be decoded; the rest of the files is looked through then, so that all
             damaged files are named at once.
         """
-        images = []
-        for row in range(*rows.indices(len(self._items))):
-            try:
-                pixels = _decode(self._items[row])
-            except _DECODING_ERRORS:
-                self._raise_for_unreadable(range(row, len(self._items)), decode=True)
-                raise
-            pixels = torch.from_numpy(pixels).permute(2, 0, 1)[None]
-            images.append(self.preprocessing(pixels))
-        shapes = sorted({tuple(image.shape[1:]) for image in images})
-        if len(shapes) > 1:
-            raise ValueError(
-                "Images differ in channels or size, which the parameters 'channels' and "
-                f"'input_size' can make equal: (channels, height, width) are {shapes}."
-            )
-        return torch.cat(images)
+        try:
+            return self.read(rows)
+        except _Undecodable as error:
+            if isinstance(error.__cause__, MemoryError):
+                raise error.__cause__ from None
+            first = error.args[0] if isinstance(rows, slice) else 0
+            faults = self.items.unreadable(range(first, len(self)), pixels=True)
+            if not faults:  # a file that could not be read for a moment
+                raise error.__cause__ from None
+            raise unreadable_error(self.items, faults) from error.__cause__
+
+    def read(self, rows):
+        """Do what ``batch`` does without looking through other files after a damaged one.
+
+        Parameters
+        ----------
+        rows : slice or array of int
+            Which images.
+
+        Returns
+        -------
+        images : tensor of shape (n, channels, height, width), float32
+            Ready for the network.
+        """
+        numbers = row_numbers(rows, len(self))
+        # One by one: photographs are large before they are resized.
+        return self._one_batch(map(self._decoded, numbers), numbers)
+
+    def _decoded(self, row):
+        try:
+            pixels = decode(self.items[row])
+        except Exception as error:
+            raise _Undecodable(row) from error
+        return torch.from_numpy(pixels).permute(2, 0, 1)[None]
 
 
-_DECODING_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-
-
-def _decode(item):
-    """Give the pixels, float32 of shape (height, width, 1 or 3), between 0 and 1."""
-    if isinstance(item, Image.Image):
-        return _pixels(item)
-    with Image.open(item) as image:
-        return _pixels(ImageOps.exif_transpose(image))
-
-
-def _pixels(image):
-    if image.mode.startswith("I;16"):
-        return np.asarray(image, dtype=np.float32)[:, :, None] / 65535.0
-    if image.mode in ("I", "F"):
-        raise ValueError(f"its pixels have no known range, mode {image.mode}")
-    mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
-    pixels = np.asarray(image.convert(mode), dtype=np.float32) / 255.0
-    return pixels.reshape(*pixels.shape[:2], -1)
-
-
-def _label(item, row):
-    return f"image {row}" if isinstance(item, Image.Image) else fspath(item)
-
-
-def _reason(error):
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, Image.UnidentifiedImageError):
-        return "not an image"
-    return str(error)
+class _Undecodable(Exception):
+    """The row of an image that can't be decoded; what happened is its cause."""

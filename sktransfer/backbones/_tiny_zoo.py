@@ -1,7 +1,6 @@
 """The networks that ship with the package, ready to be ranked."""
 
 from hashlib import sha256
-from numbers import Integral
 
 import torch
 from safetensors.torch import load
@@ -11,7 +10,6 @@ from sktransfer.backbones._cards import tiny_zoo_card, weights_path
 from sktransfer.backbones._classifier_layer import ClassifierLayer
 from sktransfer.backbones._images import ImagePreprocessing, input_kind
 from sktransfer.backbones._tiny_resnet import TinyResNet, initial_state
-from sktransfer.utils._sklearn import Interval
 
 __all__ = ["TinyZooBackbone"]
 
@@ -28,8 +26,18 @@ class TinyZooBackbone(BaseTorchBackbone):
     ----------
     name : str
         Name of the network; :func:`sktransfer.datasets.load_tiny_zoo` lists them.
+    layer : str or list of str, default="penultimate"
+        Where features are taken: "penultimate", the input of the classifier layer; the dotted name
+        of a layer ("stages.1"), whose output is taken; a list of these, whose features stand side
+        by side; or "all stages".
+    pooling : {"auto", "mean", "flatten"}, default="auto"
+        How the output of a named layer becomes a vector: "auto" and "mean" average over
+        positions, "flatten" keeps all numbers.
     batch_size : int, default=64
         Rows per forward pass; features do not depend on it.
+    n_workers : int, default=0
+        Threads that read and prepare the next batches meanwhile. Neither rows nor features depend
+        on it.
     device : str or torch.device, default="auto"
         "auto" is a CUDA device where there is one, otherwise the CPU.
 
@@ -39,8 +47,24 @@ class TinyZooBackbone(BaseTorchBackbone):
         The network, in evaluation mode and single precision.
     classifier_layer_ : str
         Name of the classifier layer.
+    n_features_out_ : int
+        Number of features.
+    layer_names_ : tuple of str
+        The layers whose features are given.
+    layer_slices_ : dict of str to slice
+        Columns of the features of each layer.
     n_parameters_ : int
         Parameters of the network, with its classifier layer.
+    pretrained_ : bool
+        False for the networks with random weights.
+    weights_ : str
+        Where the weights come from; "untrained" for random ones.
+    weights_hash_ : str
+        SHA-256 digest of all weights.
+    versions_ : dict of str to str
+        Versions of the libraries that decide what is computed.
+    probe_features_ : ndarray of shape (n_rows, n_features_out), float32
+        Features of the first two rows that ``fit`` saw.
     device_ : torch.device
         Where the network runs.
     input_shape_ : tuple or None
@@ -67,13 +91,24 @@ class TinyZooBackbone(BaseTorchBackbone):
 
     _parameter_constraints: dict = {
         "name": [str],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "device": [str, torch.device],
+        **BaseTorchBackbone._parameter_constraints,
     }
 
-    def __init__(self, name, *, batch_size=64, device="auto"):
+    def __init__(
+        self,
+        name,
+        *,
+        layer="penultimate",
+        pooling="auto",
+        batch_size=64,
+        n_workers=0,
+        device="auto",
+    ):
         self.name = name
+        self.layer = layer
+        self.pooling = pooling
         self.batch_size = batch_size
+        self.n_workers = n_workers
         self.device = device
 
     @property
@@ -93,6 +128,8 @@ class TinyZooBackbone(BaseTorchBackbone):
         with torch.device("meta"):
             module = TinyResNet(card.n_classes, card.width)
         module = module.to_empty(device="cpu")
+        self.pretrained_ = card.pretrained
+        self.weights_ = f"ships with sktransfer ({card.name})" if card.pretrained else "untrained"
         state = initial_state(module, card.seed)
         stored = _read_tensors(card)
         stored.pop(_CENTROIDS, None)

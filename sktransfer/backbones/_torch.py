@@ -1,8 +1,7 @@
 """Any network of torch as a scikit-learn transformer."""
 
-from copy import deepcopy
 from numbers import Integral, Real
-from threading import Lock
+from os import PathLike
 
 import numpy as np
 import torch
@@ -10,18 +9,22 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from sktransfer.backbones._base import BaseTorchBackbone
+from sktransfer.backbones._building import copied, has_random_weights, seeded_generator
 from sktransfer.backbones._classifier_layer import (
     ClassifierLayer,
     find_classifier_layer,
     is_pointwise,
 )
 from sktransfer.backbones._images import ImagePreprocessing
+from sktransfer.backbones._weight_loading import (
+    ANY_LAYER,
+    check_loaded,
+    load_weights,
+    without_source,
+)
 from sktransfer.utils._sklearn import Interval, StrOptions
 
 __all__ = ["TorchBackbone"]
-
-# Building a network draws from torch's global generator, which only one thread may borrow.
-_GENERATOR_LOCK = Lock()
 
 
 class TorchBackbone(BaseTorchBackbone):
@@ -53,8 +56,30 @@ class TorchBackbone(BaseTorchBackbone):
         without a sign. ``mean=0.0, std=1.0`` leaves pixels between 0 and 1.
     interpolation : {"bilinear", "bicubic", "nearest"}, default="bilinear"
         How to resize.
+    checkpoint : str, path or None, default=None
+        File of weights that are loaded into the network, see :meth:`from_checkpoint`.
+    checkpoint_head : {"auto", "required", "ignore"}, default="auto"
+        Whether its classifier layer is taken, see :meth:`from_checkpoint`.
+    checkpoint_prefix : str, default="auto"
+        What is before the names of the weights in it, see :meth:`from_checkpoint`.
+    layer : str or list of str, default="penultimate"
+        Where features are taken. "penultimate": the input of the classifier layer, or the output
+        of a network without one. The dotted name of a layer: its output, pooled. A list of these:
+        their features side by side, from one pass. "all stages": layers found by structure, the
+        last one of each resolution, or four blocks of a network that keeps its resolution, and
+        "penultimate" if that is something else than the last of them. A layer that is called
+        several times needs the number of the call, counted from 0: ``"block:1"``.
+    pooling : {"auto", "cls", "mean", "flatten"}, default="auto"
+        How the output of a named layer becomes one vector per row. "mean" averages over all
+        positions of a map, whichever axis holds its channels, and over the patches of a sequence
+        of tokens, leaving out class tokens, registers and the like. "cls" takes the class token.
+        "auto" takes the class token where there is one, and the mean otherwise. "flatten" keeps
+        all numbers.
     batch_size : int, default=64
         Rows per forward pass; features do not depend on it.
+    n_workers : int, default=0
+        Threads that read and prepare batches while the network is busy with earlier ones. Neither
+        features nor their order depend on it.
     device : str or torch.device, default="auto"
         "auto" is a CUDA device where there is one, otherwise the CPU.
 
@@ -64,8 +89,38 @@ class TorchBackbone(BaseTorchBackbone):
         The copy that is run, in evaluation mode.
     classifier_layer_ : str or None
         Name of the classifier layer.
+    n_features_out_ : int
+        Number of features, all layers together.
+    layer_names_ : tuple of str
+        The layers whose features are given.
+    layer_slices_ : dict of str to slice
+        Columns of the features of each layer.
+    probe_features_ : ndarray of shape (n_rows, n_features_out), float32
+        Features of the first two rows that ``fit`` saw.
     n_parameters_ : int
         Parameters of the network, with its classifier layer.
+    pretrained_ : bool or None
+        True if a checkpoint was loaded. False if the weights are random: a factory was called with
+        two seeds, and no weight came out twice. None if that is not known: for a module, whose
+        history cannot be seen, for a factory of networks that keep some weights, and for networks
+        of more than 30 million parameters, which are not built twice.
+    weights_ : str
+        The checkpoint, "untrained" for random weights, otherwise who made them.
+    weights_hash_ : str
+        SHA-256 of all parameters and buffers: other weights, other candidates.
+    loading_report_ : Bunch
+        What was loaded from a checkpoint: ``path``; ``container``, the keys under which the file
+        keeps the weights; ``prefix``, which was taken away from the names in the file;
+        ``added_prefix``, which was put before them; ``n_expected`` and ``n_loaded`` tensors;
+        ``head``, the classifier layer if it was not loaded; ``head_loaded`` (None if there is none
+        to load); ``missing``, names that are not in the file (``num_batches_tracked``, which plays
+        no part, or the classifier layer's); ``mismatched``, shapes in the file and the network by
+        name; ``unexpected``, names in the file that were not used; ``unused_layers``, layers that
+        the network lacks; ``hidden_normalization``, "on" or "off" for a network with
+        ``transform_input``, as GoogLeNet and Inception have, and "missing" where torchvision's own
+        weights need it and it is off. Only with a checkpoint.
+    versions_ : dict of str to str
+        Versions of the libraries that decide the features.
     device_ : torch.device
         Where the network runs.
     input_shape_ : tuple or None
@@ -78,6 +133,8 @@ class TorchBackbone(BaseTorchBackbone):
 
     See Also
     --------
+    TorchvisionBackbone : The networks of torchvision, with their own preprocessing.
+    TimmBackbone : The networks of timm, with their own preprocessing.
     TinyZooBackbone : A network that ships with this package.
 
     Notes
@@ -114,8 +171,10 @@ class TorchBackbone(BaseTorchBackbone):
         "mean": [Real, "array-like", None],
         "std": [Real, "array-like", None],
         "interpolation": [StrOptions({"nearest", "bilinear", "bicubic"})],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "device": [str, torch.device],
+        "checkpoint": [str, PathLike, None],
+        "checkpoint_head": [StrOptions({"auto", "required", "ignore"})],
+        "checkpoint_prefix": [str],
+        **BaseTorchBackbone._parameter_constraints,
     }
 
     def __init__(
@@ -128,7 +187,13 @@ class TorchBackbone(BaseTorchBackbone):
         mean=None,
         std=None,
         interpolation="bilinear",
+        checkpoint=None,
+        checkpoint_head="auto",
+        checkpoint_prefix="auto",
+        layer="penultimate",
+        pooling="auto",
         batch_size=64,
+        n_workers=0,
         device="auto",
     ):
         self.module = module
@@ -138,38 +203,125 @@ class TorchBackbone(BaseTorchBackbone):
         self.mean = mean
         self.std = std
         self.interpolation = interpolation
+        self.checkpoint = checkpoint
+        self.checkpoint_head = checkpoint_head
+        self.checkpoint_prefix = checkpoint_prefix
+        self.layer = layer
+        self.pooling = pooling
         self.batch_size = batch_size
+        self.n_workers = n_workers
         self.device = device
 
+    @classmethod
+    def from_checkpoint(cls, factory, path, *, head="auto", prefix="auto", **parameters):
+        """Make a backbone out of a network and a file with its weights.
+
+        The file is tried at once: a network is built and loaded, and given up again. ``fit`` does
+        it once more, so the file must still be there then.
+
+        Parameters
+        ----------
+        factory : callable or nn.Module
+            Function or class that is called without arguments and returns the network, with any
+            weights; or such a network.
+        path : str or path
+            File of weights in the format of safetensors or of ``torch.save``, also as a part of
+            what training scripts save, such as ``{"net": state_dict, "epoch": 3}``. Objects other
+            than tensors and plain data are never rebuilt, because that could run any code.
+        head : {"auto", "required", "ignore"}, default="auto"
+            What to do with the classifier layer. Its weights may be missing or of another shape
+            ("auto": a warning says so, and there are no source probabilities), or that is an error
+            ("required"), or the network's source classes are of no interest ("ignore").
+        prefix : str, default="auto"
+            What is before the network's own names in the file, such as "module.". "auto" finds it.
+        **parameters : dict
+            Further parameters of the class.
+
+        Returns
+        -------
+        backbone : TorchBackbone
+            Not fitted.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is damaged, cannot be read without running code that is in it, or has not
+            all the weights of the network (those of the classifier layer aside) in the right shape.
+
+        Warns
+        -----
+        HeadNotLoadedWarning
+            In ``fit``, if the classifier layer is not in the file.
+        CheckpointMismatchWarning
+            In ``fit``, if the file has further layers in the middle of the network, or is one of
+            torchvision's that needs ``transform_input=True`` and the network has not.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import torch
+        >>> from sktransfer.backbones import TinyResNet, TorchBackbone
+        >>> def build():
+        ...     return TinyResNet(n_classes=10)
+        >>> with tempfile.NamedTemporaryFile(suffix=".pth") as file:
+        ...     torch.save({"net": torch.nn.DataParallel(build()).state_dict()}, file.name)
+        ...     backbone = TorchBackbone.from_checkpoint(build, file.name, mean=0.5, std=0.5)
+        ...     features = backbone.fit_transform(np.zeros((4, 28, 28)))
+        >>> features.shape, backbone.pretrained_
+        ((4, 64), True)
+        >>> report = backbone.loading_report_
+        >>> report.container, report.prefix, report.head_loaded
+        ('net', 'module.', True)
+        """
+        backbone = cls(
+            factory,
+            checkpoint=path,
+            checkpoint_head=head,
+            checkpoint_prefix=prefix,
+            **parameters,
+        )
+        backbone._validate_params()
+        backbone._load(backbone._build())
+        return backbone
+
     def _make_module(self):
-        module = self.module
+        module = self._build()
+        vars(self).pop("loading_report_", None)
+        if self.checkpoint is None:
+            is_factory = not isinstance(self.module, nn.Module)
+            is_random = is_factory and has_random_weights(self.module, module)
+            self.pretrained_ = False if is_random else None
+            made = "made by a factory" if is_factory else "passed as a module"
+            self.weights_ = "untrained" if is_random else made
+        else:
+            self.loading_report_ = check_loaded(self._load(module))
+            self.pretrained_, self.weights_ = True, str(self.checkpoint)
+        return module
+
+    def _load(self, module):
+        return load_weights(
+            module,
+            self.checkpoint,
+            prefix=self.checkpoint_prefix,
+            head=self.checkpoint_head,
+            classifier=ANY_LAYER if self.classifier == "auto" else self.classifier,
+        )
+
+    def _build(self):
+        if isinstance(self.module, nn.Module):
+            return copied(self.module)
+        with seeded_generator(0):
+            module = self.module()
         if not isinstance(module, nn.Module):
-            with _GENERATOR_LOCK:
-                state = torch.get_rng_state()
-                try:
-                    torch.default_generator.manual_seed(0)
-                    module = self.module()
-                finally:
-                    torch.set_rng_state(state)
-            if not isinstance(module, nn.Module):
-                raise TypeError(
-                    "The 'module' parameter of TorchBackbone must be an nn.Module or a callable "
-                    f"that returns one; it returned a {type(module).__name__}."
-                )
-        if any(nn.parameter.is_lazy(parameter) for parameter in module.parameters()):
-            raise ValueError(
-                "The network has parameters without a shape (lazy layers): run it once on a batch "
-                "before it is used as a backbone."
+            raise TypeError(
+                "The 'module' parameter of TorchBackbone must be an nn.Module or a callable "
+                f"that returns one; it returned a {type(module).__name__}."
             )
-        try:
-            # A factory may hand out the same network every time, so its product is copied too.
-            with torch.no_grad():  # otherwise copies in TorchScript depend on the original
-                return deepcopy(module, _computed_tensors(module))
-        except Exception as error:
-            raise ValueError(
-                f"The network cannot be copied ({error}); pass a function that builds it and "
-                "loads its weights."
-            ) from error
+        # A factory may hand out the same network every time, so its product is copied too.
+        return copied(module)
 
     def _make_preprocessing(self):
         missing = [name for name in ("mean", "std") if getattr(self, name) is None]
@@ -198,6 +350,12 @@ class TorchBackbone(BaseTorchBackbone):
         )
 
     def _find_layer(self, x):
+        layer, output = self._find_classifier(x)
+        if self.checkpoint is not None:
+            layer = without_source(layer, self.loading_report_, self.checkpoint_head)
+        return layer, output
+
+    def _find_classifier(self, x):
         if self.classifier is None:
             return None, self.module_(x)
         if any(isinstance(layer, torch.jit.ScriptModule) for layer in self.module_.modules()):
@@ -221,7 +379,7 @@ class TorchBackbone(BaseTorchBackbone):
             )
         layer = layers[self.classifier]
         n_outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
-        return ClassifierLayer(self.classifier, n_outputs), output
+        return ClassifierLayer(self.classifier, n_outputs, is_output=False), output
 
     def __repr__(self, N_CHAR_MAX=700):
         if not isinstance(self.module, nn.Module):
@@ -230,19 +388,6 @@ class TorchBackbone(BaseTorchBackbone):
         parameters = self.get_params(deep=False)
         parameters["module"] = _Named(self.module)
         return BaseEstimator.__repr__(type(self)(**parameters), N_CHAR_MAX)
-
-
-def _computed_tensors(module):
-    """Give copies, by id, of tensors in a network that torch refuses to copy with their history.
-
-    Older weight normalisation keeps such a tensor, and so does any layer that remembers a result.
-    """
-    return {
-        id(value): value.detach().clone()
-        for layer in module.modules()
-        for value in vars(layer).values()
-        if isinstance(value, torch.Tensor) and not value.is_leaf
-    }
 
 
 class _Named:

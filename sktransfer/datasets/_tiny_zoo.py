@@ -55,8 +55,8 @@ def load_tiny_zoo(*, exclude_families=(), names=None, batch_size=64, device="aut
     26
     """
     # Imported here, because the other loaders need no torch.
+    from sktransfer.backbones import TinyZooBackbone
     from sktransfer.backbones._cards import tiny_zoo_card, tiny_zoo_names
-    from sktransfer.backbones._tiny_zoo import TinyZooBackbone
 
     excluded = {exclude_families} if isinstance(exclude_families, str) else set(exclude_families)
     families = {tiny_zoo_card(name).family for name in tiny_zoo_names()}

@@ -1,6 +1,7 @@
 """Metrics that look into the network: gradients of early layers under a triplet loss."""
 
 try:
+    import PIL  # noqa: F401
     import torch  # noqa: F401
 except ImportError as error:
     raise ImportError(

@@ -13,12 +13,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from sktransfer.backbones._base import BaseTorchBackbone
-from sktransfer.backbones._images import FileImages, input_kind
+from sktransfer.backbones._images import (
+    DatasetImages,
+    FileImages,
+    ImagePreprocessing,
+    as_images,
+    input_kind,
+)
 from sktransfer.finetune._batches import canonical_classes
 from sktransfer.metrics._base import TransferabilityMetric
 from sktransfer.utils._sklearn import HasMethods, _check_feature_names
 
 __all__ = ["NetworkInputs", "NetworkMetric", "undisturbed"]
+
+# What rows of a data set are compared by, whichever network they are for.
+_THUMBNAIL = ImagePreprocessing((0.0,), (1.0,), size=(32, 32), channels=3)
 
 
 class NetworkMetric(TransferabilityMetric):
@@ -161,7 +170,6 @@ class NetworkInputs:
         self._X = X
         with np.errstate(over="ignore"):
             self._batches = backbone._as_batches(X, reset=False)
-        self._files = list(X) if isinstance(self._batches, FileImages) else None
         self.classes = canonical_classes(self._keys(), codes)
 
     def __len__(self):
@@ -169,13 +177,17 @@ class NetworkInputs:
 
     def _keys(self):
         """Numbers that tell rows of different content apart, the same for every backbone."""
-        if self._files is not None:
-            return np.array([_digest(item) for item in self._files], dtype=np.uint64)
+        if isinstance(self._batches, FileImages):
+            return np.array([_digest(item) for item in self._batches.items], dtype=np.uint64)
         # As given, not as this network wants it: all candidates shall see the same batches.
-        X = self._X if input_kind(self._X) == "images" else None
+        read, X = self._read, None
+        if isinstance(self._batches, DatasetImages):
+            read = as_images(self._X, _THUMBNAIL).batch
+        elif input_kind(self._X) == "images":
+            X = self._X
         keys, direction = np.empty(len(self)), None
         for rows in self._parts(np.arange(len(self))):
-            block = self._read(rows).numpy() if X is None else np.asarray(X[rows[0] : rows[-1] + 1])
+            block = read(rows).numpy() if X is None else np.asarray(X[rows[0] : rows[-1] + 1])
             block = block.reshape(len(rows), -1).astype(np.float64)
             if direction is None:
                 direction = np.random.default_rng(0).normal(size=block.shape[1])
@@ -190,10 +202,7 @@ class NetworkInputs:
     def _read(self, rows):
         """Give some rows as the network is given them, on the CPU."""
         with np.errstate(over="ignore"):
-            if self._files is None:
-                return self._batches.batch(rows)
-            items = FileImages([self._files[row] for row in rows], self._batches.preprocessing)
-            return items.batch(slice(0, len(rows)))
+            return self._batches.batch(rows)
 
     def tensor(self, rows):
         """Give some rows as the network is given them.

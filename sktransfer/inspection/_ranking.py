@@ -85,7 +85,7 @@ class RankingDisplay:
         ----------
         estimator : TransferabilitySelector
             A fitted selector. If it was fitted with ``cv``, error bars show the standard deviation
-            over splits.
+            over splits. Networks with random weights are marked "(untrained)".
         metric : str, default=None
             Which of its metrics to show; the deciding one if None.
         ax : matplotlib Axes, default=None
@@ -121,9 +121,14 @@ class RankingDisplay:
                 f"Got {metric!r} instead."
             )
         results = estimator.cv_results_
+        # A network with random weights is a control and must be known for one.
+        names = [
+            f"{name} (untrained)" if pretrained is False else name
+            for name, pretrained in zip(results["candidate"], results["pretrained"], strict=True)
+        ]
         has_splits = f"split0_{metric}" in results
         display = cls(
-            list(results["candidate"]),
+            names,
             results[f"mean_{metric}"],
             spread=results[f"std_{metric}"] if has_splits else None,
             metric_name=metric,

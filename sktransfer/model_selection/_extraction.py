@@ -1,27 +1,24 @@
 """Features and source probabilities of one candidate: fit it, run it once, keep what it gave."""
 
-import os
-import pickle
-import sys
-import warnings
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import scipy.sparse
-import sklearn
-from joblib.hashing import NumpyHasher
-from sklearn import get_config
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from .. import __version__
-from ..exceptions import DamagedCacheWarning
-from ..utils._sklearn import _check_method_params, _safe_indexing
+from ..backbones._store import FeatureStore
+from ..utils._sklearn import (
+    _check_method_params,
+    _safe_indexing,
+    _wrap_data_with_container,
+)
+from ._joblib_cache import JoblibCache
+from ._stored_extraction import StoredExtraction
 
 __all__ = [
     "Extraction",
@@ -42,14 +39,29 @@ class Extraction:
     features : ndarray of shape (n_samples, n_features)
         The features, checked.
     output : object
-        The features as the candidate returned them, a data frame for example.
+        The features as the candidate returned them, a data frame for example; or a partial function
+        that makes them of what lies in a store.
     probabilities : ndarray of shape (n_samples, n_source_classes) or None
         Outputs of the source head; None if there is none or none were asked for.
+    from_store : bool
+        Whether the candidate was not run over the data at all.
+    n_rows_run : int
+        Number of rows that it was run on.
     """
 
     features: np.ndarray
     output: object
     probabilities: np.ndarray | None = None
+    from_store: bool = False
+    n_rows_run: int = 0
+
+    @property
+    def own_output(self):
+        """The features as the candidate returned them, free to be written to."""
+        if isinstance(self.output, partial):
+            return self.output()
+        is_shared = isinstance(self.output, np.ndarray) and not self.output.flags.writeable
+        return np.array(self.output) if is_shared else self.output
 
 
 def as_candidate(candidate):
@@ -180,7 +192,7 @@ def _checked(output, probabilities, n_samples):
     features = check_features(output, n_samples)
     if probabilities is not None:
         probabilities = _check_rows(probabilities, n_samples, "source probabilities")
-    return Extraction(features, output, probabilities)
+    return Extraction(features, output, probabilities, n_rows_run=n_samples)
 
 
 def _fit_extract(candidate, X, y, n_samples, probabilities, fit_params, watch):
@@ -206,8 +218,9 @@ class Extractor:
         All data passed to the selection.
     n_samples : int
         Number of samples in them.
-    memory : object with a method ``cache``
-        A joblib memory.
+    memory : FeatureStore or object with a method ``cache``
+        A store takes the features of candidates that learn nothing; a joblib memory those of all,
+        and the fitted candidates that do learn.
     probabilities : bool
         Whether some metric needs the outputs of a source head.
     """
@@ -217,15 +230,25 @@ class Extractor:
         self.X = _read_only(X)
         self.y = _read_only(y)
         self.n_samples = n_samples
-        self.memory = memory
         self.probabilities = probabilities
-        # A joblib memory without a place to write to hands the function back; computing the key
-        # of all weights and data would be for nothing.
-        self._caching = getattr(memory, "location", memory) is not None
-        self._data_key = _data_key(X, y) if self._caching else None
-        self._said_damaged = False
+        self._stored = self._cache = None
+        if isinstance(memory, FeatureStore):
+            self._stored = StoredExtraction(memory, self.X)
+        elif getattr(memory, "location", memory) is not None:
+            # One without a place to write to hands the function back; computing the key of all
+            # weights and data would be for nothing.
+            self._cache = JoblibCache(memory, X, y)
 
-    def fit_extract(self, candidate, fit_params, *, rows=None, stateless=False, watch=nullcontext):
+    def fit_extract(
+        self,
+        candidate,
+        fit_params,
+        *,
+        rows=None,
+        stateless=False,
+        watch=nullcontext,
+        name=None,
+    ):
         """Fit a clone of a candidate and extract the features of the data it was fitted on.
 
         Parameters
@@ -241,6 +264,8 @@ class Extractor:
             what it returned.
         watch : callable, default=nullcontext
             Makes of the clone a context in which it is fitted, for callbacks.
+        name : str, default=None
+            What the candidate is called.
 
         Returns
         -------
@@ -257,53 +282,73 @@ class Extractor:
             method: _check_method_params(self.X, params, indices=rows)
             for method, params in fit_params.items()
         }
-        key = self._key(candidate, rows, fit_params)
+        key = None
+        if self._cache is not None:
+            # Before fit: it is the candidate as it was given.
+            key = self._cache.key(candidate, rows, fit_params, self.probabilities)
         if stateless:
             with watch(candidate):
                 candidate.fit(X, y, **fit_params["fit"])
+            if self._stored is not None and rows is None and self._stored.can_name_data:
+                found = self._stored.extract(candidate, fit_params["fit"], self.probabilities, name)
+                return candidate, self._extraction(found, candidate)
             work = partial(extract, candidate, X, n_samples, self.probabilities)
-            return candidate, self._cached(key, work)
+            return candidate, work() if key is None else self._cache.get(key, work)
         work = partial(
             _fit_extract, candidate, X, y, n_samples, self.probabilities, fit_params, watch
         )
-        return self._cached(key, work)
+        return work() if key is None else self._cache.get(key, work)
 
-    def _cached(self, key, work):
-        if key is None:
-            return work()
-        cached = self.memory.cache(_run, ignore=["work"])
-        # A memory of another kind need not have more than a method `cache`.
-        if hasattr(cached, "check_call_in_cache") and cached.check_call_in_cache(key, work):
-            entry = cached.call_and_shelve(key, work)
-            try:
-                return entry.get()
-            except Exception as error:  # whatever the bytes on the disk happen to say
-                self._say_damaged(error)
-                entry.clear()
-        return cached(key, work)
+    @property
+    def keeps_layers(self):
+        """Whether there is a store, in which layers of a network are entries of their own."""
+        return self._stored is not None and self._stored.can_name_data
 
-    def _say_damaged(self, error):
-        if not self._said_damaged:
-            self._said_damaged = True
-            warnings.warn(
-                f"Features in the cache {str(self.memory.location)!r} cannot be read and are "
-                f"extracted again ({type(error).__name__}: {error}).",
-                DamagedCacheWarning,
-                stacklevel=2,
-            )
+    def fit_extract_layers(self, together, members, fit_params, *, watch=nullcontext, **_):
+        """Fit a backbone for several layers, and run it only for those that are not in the store.
 
-    def _key(self, candidate, rows, fit_params):
-        """Key of the content: another candidate, parameter, weight, sample or label changes it."""
-        if self._data_key is None:
-            return None
-        versions = (__version__, sklearn.__version__, np.__version__)
-        options = (self.probabilities, get_config()["transform_output"])
-        try:
-            return _content_key((versions, options, candidate, self._data_key, rows, fit_params))
-        except (pickle.PicklingError, AttributeError, TypeError, RuntimeError):
-            # A lambda, say, or a parametrized torch module. What can't be named can't be found
-            # again, so it is computed.
-            return None
+        Parameters
+        ----------
+        together : transformer
+            A backbone for the layers of all members.
+        members : dict of int to (str, transformer)
+            Candidates that differ from it in their layers alone.
+        fit_params : dict of str to dict
+            Parameters for "fit".
+        watch : callable, default=nullcontext
+            As in :meth:`fit_extract`.
+
+        Returns
+        -------
+        runs : dict of int to (transformer, Extraction)
+            Each member fitted, and what it gives.
+        """
+        params = _check_method_params(self.X, fit_params["fit"], indices=None)
+        with watch(together):
+            together.fit(self.X, self.y, **params)
+        parts = {
+            index: (name, together.select_layers(member.layer))
+            for index, (name, member) in members.items()
+        }
+        found = self._stored.extract_layers(together, parts, params, self.probabilities)
+        return {
+            index: (part, self._extraction(found[index], part))
+            for index, (_, part) in parts.items()
+        }
+
+    def _extraction(self, found, candidate):
+        """Check what came out of a store, or went into it."""
+        extraction = _checked(found.features, found.probabilities, self.n_samples)
+        extraction.from_store = found.from_store
+        extraction.n_rows_run = found.n_rows_run
+        if found.is_kept:
+            extraction.output = partial(_output_of, found.features, self.X, candidate)
+        return extraction
+
+
+def _output_of(features, X, candidate):
+    """Give features out of a store as the candidate itself would: in memory, or a data frame."""
+    return _wrap_data_with_container("transform", np.array(features), X, candidate)
 
 
 def _read_only(data):
@@ -312,42 +357,3 @@ def _read_only(data):
         data = data.view()
         data.flags.writeable = False
     return data
-
-
-def _run(key, work):
-    """Do the work; a module-level function, so that a joblib memory can cache it by its key."""
-    return work()
-
-
-class _ContentHasher(NumpyHasher):
-    """A joblib hasher that sees the numbers in a torch tensor, not where they happen to lie."""
-
-    def save(self, obj):
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(obj, torch.Tensor):
-            values = obj.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            obj = ("tensor", str(obj.dtype), tuple(obj.shape), values)
-        super().save(obj)
-
-
-def _content_key(obj):
-    return _ContentHasher(hash_name="md5").hash(obj)
-
-
-def _data_key(X, y):
-    return _content_key((_with_file_states(X), y))
-
-
-def _with_file_states(data):
-    """Paths stand for files: add size and time, so that a file that changed is read again."""
-    is_sequence = isinstance(data, Sequence) or getattr(data, "shape", (0, 0))[1:] == ()
-    if not is_sequence or not all(isinstance(item, str | os.PathLike) for item in data):
-        return data
-    states = []
-    for path in data:
-        try:
-            status = os.stat(path)
-            states.append((os.fspath(path), status.st_size, status.st_mtime_ns))
-        except (OSError, ValueError):  # a label or a word, not the name of a file
-            states.append(os.fspath(path))
-    return states

@@ -9,6 +9,7 @@ from ..metrics import get_metric, metric_name
 from ..metrics import named_metrics as metrics_by_name
 
 __all__ = [
+    "deciding_metric",
     "get_collection_params",
     "is_relative_to_pool",
     "named_metrics",
@@ -48,6 +49,35 @@ def named_metrics(metric):
                 f"Got {invalid!r} instead."
             )
     return metrics_by_name(metric)
+
+
+def deciding_metric(metrics, refit):
+    """Give the name of the metric that decides.
+
+    Parameters
+    ----------
+    metrics : dict of str to metric
+        The metrics.
+    refit : str or None
+        The parameter of this name; None is the first metric.
+
+    Returns
+    -------
+    name : str
+        The metric's name.
+
+    Raises
+    ------
+    ValueError
+        If there is no such metric.
+    """
+    if refit is None:
+        return next(iter(metrics))
+    if refit not in metrics:
+        raise ValueError(
+            f"'refit' must name one of the metrics, {list(metrics)!r}. Got {refit!r} instead."
+        )
+    return refit
 
 
 def needs_network(metric):

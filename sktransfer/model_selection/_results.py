@@ -64,8 +64,31 @@ class SelectionResults:
         self.warnings = {name: [] for name in self.candidates}
         self.n_features = np.full(shape[0], np.nan)
         self.n_parameters = np.full(shape[0], np.nan)
+        self.weights = np.full(shape[0], None, dtype=object)
+        self.weights_hash = np.full(shape[0], None, dtype=object)
+        self.pretrained = np.full(shape[0], None, dtype=object)
         self.extraction_time = np.zeros(shape[0])
+        self.rows_extracted = np.zeros(shape[0], dtype=int)
+        self.from_store = np.zeros(shape[0], dtype=bool)
         self.scoring_time = np.zeros(shape[0])
+
+    def describe(self, candidate, fitted, n_features):
+        """Record what is known of a candidate that was fitted and run.
+
+        Parameters
+        ----------
+        candidate : int
+            Its index.
+        fitted : transformer
+            The fitted candidate; a network tells its size and weights.
+        n_features : int
+            Width of its features.
+        """
+        self.n_features[candidate] = n_features
+        self.n_parameters[candidate] = getattr(fitted, "n_parameters_", np.nan)
+        self.weights[candidate] = getattr(fitted, "weights_", None)
+        self.weights_hash[candidate] = getattr(fitted, "weights_hash_", None)
+        self.pretrained[candidate] = getattr(fitted, "pretrained_", None)
 
     def add(self, result):
         """Fill in the cells of one scoring task.
@@ -84,6 +107,19 @@ class SelectionResults:
         self.scoring_time[result.candidate] += result.seconds
         said = self.warnings[self.candidates[result.candidate]]
         said.extend(warning for warning in result.warnings if warning not in said)
+
+    def add_run(self, candidate, extraction):
+        """Count the rows that a candidate was run on.
+
+        Parameters
+        ----------
+        candidate : int
+            Its index.
+        extraction : Extraction
+            What it gave, or a store in its place.
+        """
+        self.rows_extracted[candidate] += extraction.n_rows_run
+        self.from_store[candidate] = extraction.from_store and not self.rows_extracted[candidate]
 
     def fail(self, candidate, error, split=None):
         """Record that a candidate could not be fitted or extracted.
@@ -293,6 +329,11 @@ class SelectionResults:
             table[f"rank_{name}"] = self.rank[name]
         table["n_features"] = self.n_features
         table["n_parameters"] = self.n_parameters
+        table["weights"] = self.weights
+        table["weights_hash"] = self.weights_hash
+        table["pretrained"] = self.pretrained
+        table["rows_extracted"] = self.rows_extracted
+        table["from_store"] = self.from_store
         table["extraction_time"] = self.extraction_time
         table["scoring_time"] = self.scoring_time
         return table
@@ -346,6 +387,8 @@ def results_frame(table, metrics, deciding, failures):
             columns[f"{name}_std"] = table[f"std_{name}"]
     for name in ("n_features", "n_parameters"):
         columns[name] = pd.array(table[name], dtype="Float64").astype("Int64")
+    for name in ("weights", "weights_hash", "pretrained"):
+        columns[name] = list(table[name])
     columns["extraction_seconds"] = table["extraction_time"]
     columns["scoring_seconds"] = table["scoring_time"]
     columns["failure"] = [

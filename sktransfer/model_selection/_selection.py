@@ -1,6 +1,7 @@
 """One pass over all candidates: run each once, score it in every split, remember the leader."""
 
 import time
+from concurrent.futures import BrokenExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -11,6 +12,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ..utils._sklearn import _safe_indexing
 from ._extraction import is_stateless
+from ._layer_groups import LayerGroups
 from ._metric_collection import is_relative_to_pool, needs_network
 from ._scoring import ScoringTask, score_task
 
@@ -155,6 +157,9 @@ class Selection:
     leader: CandidateRun | None = None
     _running: dict = field(default_factory=dict)
 
+    def __post_init__(self):
+        self._layer_groups = LayerGroups(self.candidates)
+
     def run(self):
         """Run and score all candidates.
 
@@ -166,7 +171,15 @@ class Selection:
         while batch := list(islice(tasks, batch_size)):
             # A new call for each batch: what joblib writes to disk to share features with
             # workers lives as long as the call. The workers themselves are used again.
-            for result in Parallel(n_jobs=self.n_jobs)(delayed(score_task)(t) for t in batch):
+            try:
+                results = Parallel(n_jobs=self.n_jobs)(delayed(score_task)(t) for t in batch)
+            except BrokenExecutor as error:
+                if "un-serialize" not in str(error):
+                    raise
+                # Workers open features by the name of their file. Somebody may have cleared the
+                # store meanwhile; here the file is still open.
+                results = list(map(score_task, batch))
+            for result in results:
                 self._take(result)
             del batch
         self._retire()
@@ -187,9 +200,9 @@ class Selection:
         """
         if self.leader is None or self.leader.index != index:
             # A candidate that led at first failed in a later split, or a metric ranks by the pool.
-            _, candidate = self.candidates[index]
+            name, candidate = self.candidates[index]
             fitted, extraction = self.extractor.fit_extract(
-                candidate, self.fit_params[index], stateless=is_stateless(candidate)
+                candidate, self.fit_params[index], stateless=is_stateless(candidate), name=name
             )
             self.leader = CandidateRun(index, fitted, extraction, 0)
         self.fitted[index] = self.leader.fitted
@@ -208,8 +221,7 @@ class Selection:
                 self.progress.end(index)
                 continue
             fitted, extraction = run
-            self.results.n_features[index] = extraction.features.shape[1]
-            self.results.n_parameters[index] = getattr(fitted, "n_parameters_", np.nan)
+            self.results.describe(index, fitted, extraction.features.shape[1])
             self._running[index] = CandidateRun(index, fitted, extraction, len(self.splits))
             task = None
             for split, rows in enumerate(self.splits):
@@ -258,7 +270,15 @@ class Selection:
         name, candidate = self.candidates[index]
         start = time.perf_counter()
         try:
-            return self.extractor.fit_extract(candidate, self.fit_params[index], **options)
+            fit_params, options = self.fit_params[index], {"name": name, **options}
+            if split is None:
+                run = self._layer_groups.extract(
+                    index, candidate, self.extractor, fit_params, **options
+                )
+            else:
+                run = self.extractor.fit_extract(candidate, fit_params, **options)
+            self.results.add_run(index, run[1])
+            return run
         except Exception as error:
             if self.raise_errors:
                 error.add_note(f"Raised by candidate {name!r} of the selection.")

@@ -11,6 +11,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..backbones._store import FeatureStore
 from ..utils._sklearn import (
     CallbackSupportMixin,
     HasMethods,
@@ -21,6 +22,7 @@ from ..utils._sklearn import (
 from ._composition import CandidateComposition, candidates_have
 from ._extraction import Extractor, extract
 from ._metric_collection import (
+    deciding_metric,
     named_metrics,
     needs_probabilities,
     with_one_seed,
@@ -72,10 +74,15 @@ class TransferabilitySelector(
         Number of processes that compute metrics. Candidates are run one after the other in this
         process, which may own a device. The results don't depend on it; the features of `n_jobs`
         candidates are in memory at a time, and those of the leader.
-    memory : str, path or object with the interface of `joblib.Memory`, default=None
+    memory : str, path, FeatureStore or object with the interface of `joblib.Memory`, default=None
         Where to keep extracted features, so that another `fit` with the same candidates and data
-        makes no forward pass over the data. The key is the content of weights, parameters and
-        data (of files: path, size and time).
+        makes no forward pass over the data, whatever the process.
+
+        - a folder or a :class:`~sktransfer.backbones.FeatureStore`: keeps the features of
+          candidates that learn nothing from the data, such as pretrained backbones, found by the
+          content of weights, code, parameters and data. Candidates that learn are fitted anew.
+        - a `joblib.Memory`: keeps what all candidates gave, and those that learn from the data
+          with it, as pickles. Of files the key is path, size and time.
     error_score : "raise" or numpy.nan, default=numpy.nan
         What to do if a candidate fails to be fitted, run or scored. With NaN it is ranked last, a
         :class:`~sktransfer.exceptions.CandidateFailedWarning` tells why, and the others go on;
@@ -114,7 +121,9 @@ class TransferabilitySelector(
         ``split<i>_<metric>`` (with `cv` only), ``mean_<metric>``, ``std_<metric>`` (the spread
         over splits, which share most samples, so it is no standard error; NaN without `cv`) and
         ``rank_<metric>``; ``n_features``, the width of the features; ``n_parameters``, where the
-        candidate tells (else NaN); ``extraction_time`` and ``scoring_time`` in seconds.
+        candidate tells (else NaN); ``weights``, ``weights_hash`` and ``pretrained``, which weights
+        a network has and whether they are trained (None where it isn't known);
+        ``extraction_time`` and ``scoring_time`` in seconds.
     failures_ : dict of str to dict of str to str
         For each candidate with a score of NaN, the reason by metric. Empty if all went well.
     split_failures_ : dict of str to dict of int to str
@@ -164,7 +173,7 @@ class TransferabilitySelector(
         "cv": ["cv_object"],
         "refit": [str, None],
         "n_jobs": [Integral, None],
-        "memory": [str, os.PathLike, HasMethods(["cache"]), None],
+        "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "error_score": [StrOptions({"raise"}), "nan"],
         "keep_candidates": ["boolean"],
     }
@@ -312,9 +321,10 @@ class TransferabilitySelector(
         -------
         frame : pandas.DataFrame of shape (n_candidates, n_columns)
             Columns ``rank``, ``candidate``, one for each metric (the deciding one first) followed
-            with `cv` by ``<metric>_std``, ``n_features``, ``n_parameters``,
-            ``extraction_seconds``, ``scoring_seconds`` and ``failure``, the reasons for a missing
-            score (empty if there is none). Candidates of equal rank stand in the order given.
+            with `cv` by ``<metric>_std``, ``n_features``, ``n_parameters``, ``weights``,
+            ``weights_hash``, ``pretrained``, ``extraction_seconds``, ``scoring_seconds`` and
+            ``failure``, the reasons for a missing score (empty if there is none). Candidates of
+            equal rank stand in the order given.
 
         Raises
         ------
@@ -342,16 +352,6 @@ class TransferabilitySelector(
         shown = "failed" if np.isnan(score) else f"{score:.3g}"
         return f"{name}: {shown}{' (best)' if name == self.best_name_ else ''}"
 
-    def _check_refit(self, metrics):
-        if self.refit is None:
-            return next(iter(metrics))
-        if self.refit not in metrics:
-            raise ValueError(
-                f"'refit' must name one of the metrics, {list(metrics)!r}. "
-                f"Got {self.refit!r} instead."
-            )
-        return self.refit
-
     def _select(self, X, y, fit_params, method):
         """Do what fit does, and return what the best candidate gave for X."""
         candidates = self._validate_candidates()
@@ -359,7 +359,7 @@ class TransferabilitySelector(
         for metric in metrics.values():
             if hasattr(metric, "_parameter_constraints"):
                 metric._validate_params()
-        deciding = self._check_refit(metrics)
+        deciding = deciding_metric(metrics, self.refit)
         y_checked = check_target(X, y)
         candidate_params, weights, split_params = self._route(
             fit_params, method, candidates, metrics
@@ -411,7 +411,7 @@ class TransferabilitySelector(
             # the frames between: this method, fit, and the wrapper that _fit_context makes
             warnings.warn(message, category, stacklevel=4)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return best.extraction.output
+        return best.extraction.own_output
 
     def _store(self, results, selection, best, deciding, cells):
         names = results.candidates

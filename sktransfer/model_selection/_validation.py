@@ -1,6 +1,5 @@
 """What is checked before any candidate is run: target, weights and splits."""
 
-import errno
 import os
 from numbers import Integral
 
@@ -10,6 +9,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
+from ..backbones._store import FeatureStore
 from ..utils._target import refuse_masked
 
 __all__ = ["check_target", "check_weights", "open_memory", "training_rows"]
@@ -78,38 +78,36 @@ def check_weights(sample_weights, y):
 
 
 def open_memory(memory):
-    """Make a joblib memory of the parameter ``memory``, at a place that can be written to.
+    """Open what the parameter ``memory`` says, at a place that can be written to.
 
     Parameters
     ----------
-    memory : str, path, object with a method ``cache`` or None
+    memory : str, path, FeatureStore, object with a method ``cache`` or None
         As passed to the selector.
 
     Returns
     -------
-    memory : object with a method ``cache``
-        The memory.
+    memory : FeatureStore or object with a method ``cache``
+        A store for a folder; a joblib memory that keeps nothing for None.
 
     Raises
     ------
     ValueError
         If there can't be a folder of this name, or no files in it.
     """
-    if not isinstance(memory, str | os.PathLike):
+    if isinstance(memory, str | os.PathLike):
+        memory = FeatureStore(os.fspath(memory))
+    if not isinstance(memory, FeatureStore):
         return check_memory(memory)
-    location = os.fspath(memory)
-    folder = os.path.join(location, "joblib")  # where joblib puts its files
     try:
-        # Only where there is a folder already does nothing need to be made in it at first.
-        if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return check_memory(location)
+        memory.prepare()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(
             "The 'memory' parameter must be a folder that can be made and written to. "
-            f"Got {location!r} instead ({reason})."
+            f"Got {os.fspath(memory.path)!r} instead ({reason})."
         ) from error
+    return memory
 
 
 def training_rows(cv, X, y, split_params):

@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import (
     validate_params,
 )
 from sklearn.utils._repr_html.estimator import _VisualBlock
+from sklearn.utils._set_output import _get_output_config, _wrap_data_with_container
 from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import (
@@ -43,10 +44,12 @@ __all__ = [
     "_check_n_features",
     "_check_sample_weight",
     "_fit_context",
+    "_get_output_config",
     "_num_samples",
     "_raise_for_params",
     "_routing_enabled",
     "_safe_indexing",
+    "_wrap_data_with_container",
     "check_matplotlib_support",
     "validate_params",
 ]

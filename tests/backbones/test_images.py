@@ -1,13 +1,17 @@
 """One image is one image: whatever array, file or layout it comes in."""
 
+import struct
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 from torch import nn
 
 from sktransfer.backbones import TorchBackbone
-from sktransfer.backbones._images import ImagePreprocessing, input_kind
+from sktransfer.backbones._images import ImagePreprocessing, as_images, input_kind
 
 rng = np.random.default_rng(0)
 GREY = rng.integers(0, 256, size=(6, 10, 12), dtype=np.uint8)
@@ -98,6 +102,78 @@ def test_memory_maps_are_read_batch_by_batch(tmp_path):
     np.testing.assert_array_equal(pixels().fit_transform(mapped), pixels().fit_transform(GREY))
 
 
+class OnDisk:
+    """An array that can only be read in parts, as those of h5py and zarr."""
+
+    def __init__(self, array):
+        self._array = array
+        self.shape, self.dtype = array.shape, array.dtype
+        self.n_read = 0
+
+    def __len__(self):
+        return len(self._array)
+
+    def __getitem__(self, rows):
+        self.n_read += len(self._array[rows])
+        return self._array[rows].copy()
+
+
+def test_arrays_on_disk_are_not_read_whole():
+    images = np.repeat(GREY, 200, axis=0)
+    for array in (images, images / 255):
+        disk = OnDisk(array)
+        backbone = pixels(batch_size=100).fit(disk)
+        assert disk.n_read < 100
+        features = backbone.transform(disk)
+        assert disk.n_read < 1400
+        np.testing.assert_allclose(features, images.reshape(1200, -1) / 255, atol=1e-6)
+
+
+def test_floats_in_a_memory_map_are_checked_as_they_are_read(tmp_path):
+    images = np.repeat(GREY, 200, axis=0) / 255
+    images[701, 3, 3] = np.nan
+    np.save(tmp_path / "images.npy", images)
+    mapped = np.load(tmp_path / "images.npy", mmap_mode="r")
+    backbone = pixels(batch_size=100).fit(mapped)
+    with pytest.raises(ValueError, match="NaN or infinite values in rows 700 to 799"):
+        backbone.transform(mapped)
+    images[:, 3, 3] = 2.5
+    np.save(tmp_path / "images.npy", images)
+    with pytest.raises(ValueError, match="got values from 0 to 2.5"):
+        pixels().fit(np.load(tmp_path / "images.npy", mmap_mode="r"))
+
+
+def test_looking_at_the_values_makes_no_copy_of_them():
+    images = np.full((2000, 64, 64), 0.5, dtype=np.float32)
+    for X in (images, images[::-1], torch.from_numpy(images)):
+        tracemalloc.start()
+        as_images(X, ImagePreprocessing((0.0,), (1.0,)))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2**20
+
+
+def test_memory_that_torch_would_not_take_as_it_is():
+    floats = (GREY / 255).astype(np.float32)
+    read_only = floats.copy()
+    read_only.flags.writeable = False
+    for X in (
+        read_only,
+        floats[:, ::-1][:, ::-1],
+        floats.astype(">f8"),
+        floats.astype(np.longdouble),
+        np.asfortranarray(floats),
+        torch.from_numpy(floats).requires_grad_(),
+        torch.from_numpy(floats).transpose(1, 2).contiguous().transpose(1, 2),
+    ):
+        np.testing.assert_allclose(pixels().fit_transform(X), GREY.reshape(6, -1) / 255, atol=1e-6)
+
+
+def test_values_that_rounding_took_over_the_edge():
+    images = np.array([[[0.0, -5e-7], [1.0000005, 1.0]]])
+    assert pixels().fit_transform(images).shape == (1, 4)
+
+
 @pytest.mark.parametrize("shape", [(4, 3, 28, 3), (4, 1, 28, 1), (4, 1, 28, 3)])
 def test_an_ambiguous_layout_is_an_error(shape):
     with pytest.raises(ValueError, match="ambiguous.*both of which"):
@@ -125,7 +201,10 @@ def test_an_unknown_number_of_channels_is_an_error_unless_it_is_given():
         (GREY.astype(np.int64), "got an array of dtype int64"),
         (GREY.astype(str), "got an array of dtype <U"),
         (GREY[:0], r"0 sample\(s\)"),
-        (np.zeros((2, 3, 4, 5, 6), np.uint8), "3 or 4 axes"),
+        (GREY.astype(np.uint16), "dtype uint16; .* divide others by the largest value"),
+        (GREY / 127.5 - 1, "got values from -1 to .* look normalised already"),
+        (np.zeros((2, 3, 4, 5, 6), np.uint8), "3 or 4 axes.*volumes and videos"),
+        (np.zeros((2, 28, 28, 28), np.uint8), "neither of which.*volumes have to be cut"),
         ([GREY[0], GREY[1, :5]], "images of one shape"),
         (np.array(["a.png"] * 2)[:, None, None], "got an array of dtype <U5"),
     ],
@@ -279,6 +358,88 @@ def test_sixteen_bits_palettes_transparency_and_orientation(tmp_path):
     Image.fromarray(GREY[0]).save(tmp_path / "turned.png", exif=exif)
     features = pixels().fit_transform([tmp_path / "turned.png"])
     np.testing.assert_allclose(features, GREY[:1, ::-1, ::-1].reshape(1, -1) / 255, atol=1e-6)
+
+
+def test_colours_of_print_and_animations(tmp_path):
+    expected = pixels().fit_transform(COLOUR[:1])
+    image = Image.fromarray(COLOUR[0])
+    image.convert("CMYK").save(tmp_path / "print.tif")
+    np.testing.assert_allclose(
+        pixels().fit_transform([tmp_path / "print.tif"]), expected, atol=0.01
+    )
+    smooth = image.resize((120, 100), Image.Resampling.BICUBIC)
+    smooth.convert("CMYK").save(tmp_path / "print.jpg", quality=100)
+    found = pixels().fit_transform([tmp_path / "print.jpg"])
+    assert np.abs(found - pixels().fit_transform([smooth])).mean() < 0.02
+
+    few = [Image.fromarray(c).quantize(32) for c in COLOUR]
+    few[0].save(tmp_path / "moving.gif", save_all=True, append_images=few[1:])
+    first = pixels().fit_transform([few[0].convert("RGB")])
+    np.testing.assert_allclose(pixels().fit_transform([tmp_path / "moving.gif"]), first, atol=1e-6)
+
+    few[0].save(tmp_path / "clear.png", transparency=bytes([0, 128] * 16))
+    np.testing.assert_allclose(pixels().fit_transform([tmp_path / "clear.png"]), first, atol=1e-6)
+    for mode, shape in (("LA", (1, 120)), ("1", (1, 120)), ("RGBA", (1, 360))):
+        image.convert(mode).save(tmp_path / "other.png")
+        assert pixels().fit_transform([tmp_path / "other.png"]).shape == shape
+
+
+def test_orientation_counts_in_images_as_in_files(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(COLOUR[0]).save(tmp_path / "turned.png", exif=exif)
+    expected = pixels().fit_transform(np.rot90(COLOUR[:1], -1, axes=(1, 2)))
+    for X in ([tmp_path / "turned.png"], [Image.open(tmp_path / "turned.png")]):
+        np.testing.assert_allclose(pixels().fit_transform(X), expected, atol=1e-6)
+    image = Image.open(tmp_path / "turned.png")
+    image.load()
+    image.info["exif"] = b"Exif\x00\x00no such thing"
+    image._exif = None
+    assert pixels().fit_transform([image]).shape == (1, 360)
+
+
+def test_images_of_16_bits_in_older_modes():
+    image = Image.fromarray(GREY[0].astype(np.int32) * 257)
+    image.format = "PNG"  # as Pillow before version 11 opens such files
+    found = pixels().fit_transform([image])
+    np.testing.assert_allclose(found, GREY[:1].reshape(1, -1) / 255, atol=1e-6)
+
+
+def test_damage_of_any_kind_names_the_file(tmp_path, monkeypatch):
+    path = save(tmp_path, GREY[:1])[0]
+    backbone = pixels().fit([path])
+    for error in (struct.error("too short"), IndexError(), SyntaxError("bad chunk")):
+
+        def fail(self, error=error):
+            raise error
+
+        monkeypatch.setattr(PngImageFile, "load", fail)
+        with pytest.raises(
+            ValueError, match=r"row 0: .*0.png \((too short|IndexError|bad chunk)\)"
+        ):
+            backbone.transform([path])
+
+    def memory(self):
+        raise MemoryError
+
+    monkeypatch.setattr(PngImageFile, "load", memory)
+    with pytest.raises(MemoryError):
+        backbone.transform([path])
+
+
+def test_a_file_that_could_not_be_read_for_a_moment(tmp_path, monkeypatch):
+    path = save(tmp_path, GREY[:1])[0]
+    backbone = pixels().fit([path])
+    original, errors = PngImageFile.load, [OSError("busy")] * 2
+
+    def load(self):
+        if errors:
+            raise errors.pop()
+        return original(self)
+
+    monkeypatch.setattr(PngImageFile, "load", load)
+    with pytest.raises(OSError, match="busy"):
+        backbone.transform([path])
 
 
 def test_all_unreadable_files_are_named_before_any_pass(tmp_path):

@@ -4,6 +4,7 @@ import copy
 import functools
 import threading
 import tracemalloc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -530,6 +531,53 @@ def test_the_mode_of_the_network_does_not_matter():
     np.testing.assert_array_equal(*results)
 
 
+class Hiding(nn.Module):
+    """Its layers are in a list, where no mode reaches them."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = [nn.BatchNorm1d(5)], nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(self.hidden[0](x))
+
+
+class Normalising(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(nn.functional.batch_norm(x, None, None, training=True))
+
+
+class Comparing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(x - x.mean(0))
+
+
+@pytest.mark.parametrize("network", [Hiding, Normalising, Comparing])
+def test_networks_whose_features_depend_on_other_rows_are_refused(network):
+    with pytest.raises(ValueError, match="depend on the other rows of its batch"):
+        TorchBackbone(network).fit(VECTORS)
+
+
+def test_networks_that_draw_numbers_are_their_own_affair():
+    class Drawing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.head(nn.functional.dropout(x, 0.5))
+
+    assert TorchBackbone(Drawing).fit(VECTORS).transform(VECTORS).shape == (25, 5)
+
+
 def test_the_network_is_left_as_it_was_by_failures():
     class Failing(nn.Module):
         def __init__(self, fails_at):
@@ -729,7 +777,101 @@ def test_tensors_are_accepted(dtype):
     np.testing.assert_allclose(features, expected, atol=0.02 if dtype == torch.bfloat16 else 1e-5)
 
 
+# -- batches ---------------------------------------------------------------------------------------
+
+
+def test_batches_come_one_by_one_and_from_any_row_on():
+    backbone = TorchBackbone(trained_convnet(), **UNIT, batch_size=8).fit(IMAGES)
+    features, probabilities = backbone.extract(IMAGES)
+    for start in (0, 8, 13, 30):
+        parts = list(backbone.iter_extract(IMAGES, start))
+        ends = [start, *(rows.stop for rows, _, _ in parts)]
+        assert [rows.start for rows, _, _ in parts] == ends[:-1] and ends[-1] == 30
+        for rows, part, part_probabilities in parts:
+            assert part.dtype == part_probabilities.dtype == np.float32
+            np.testing.assert_allclose(part, features[rows], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(part_probabilities, probabilities[rows], atol=1e-6)
+    headless = TorchBackbone(trained_convnet(), **UNIT, classifier=None).fit(IMAGES)
+    assert all(found is None for _, _, found in headless.iter_extract(IMAGES))
+
+
+@pytest.mark.parametrize("start", [-1, 31, 2.0, None])
+def test_a_start_that_is_no_row_is_refused_before_anything_is_done(start):
+    backbone = TorchBackbone(trained_convnet(), **UNIT).fit(IMAGES)
+    with pytest.raises(ValueError, match="'start' must be a row number from 0 to 30, got"):
+        backbone.iter_extract(IMAGES, start)
+    with pytest.raises(ValueError, match="expecting images of shape"):
+        backbone.iter_extract(IMAGES[:, :5])
+
+
+def test_batches_that_were_given_are_not_changed_by_later_ones():
+    backbone = TorchBackbone(trained_convnet(), **UNIT, batch_size=8).fit(IMAGES)
+    parts = [part for _, part, _ in backbone.iter_extract(IMAGES)]
+    np.testing.assert_allclose(np.vstack(parts), backbone.transform(IMAGES), rtol=1e-6)
+
+
+def test_inference_mode_does_not_leak_while_a_batch_is_looked_at():
+    backbone = TorchBackbone(trained_convnet(), **UNIT, batch_size=8).fit(IMAGES)
+    for _ in backbone.iter_extract(IMAGES):
+        assert not torch.is_inference_mode_enabled()
+        assert torch.is_grad_enabled()
+
+
+class Watched(nn.Module):
+    """Keeps weak references to what it has computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = build_convnet()[:-1], nn.Linear(6, 4)
+        self.made = []
+
+    def forward(self, x):
+        features = self.body(x)
+        logits = self.head(features)
+        self.made.append([weakref.ref(tensor) for tensor in (x, features, logits)])
+        return logits
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_no_tensor_of_an_earlier_batch_stays_alive(n_workers):
+    backbone = TorchBackbone(Watched(), **UNIT, batch_size=3, n_workers=n_workers).fit(IMAGES)
+    made = backbone.module_.made
+    made.clear()
+    for _ in backbone.iter_extract(IMAGES):
+        alive = [[ref() is not None for ref in batch] for batch in made[:-1]]
+        assert not any(map(any, alive))
+    assert len(made) == 10
+    made.clear()
+    backbone.extract(IMAGES)
+    assert not any(ref() is not None for batch in made for ref in batch)
+
+
+def test_features_too_large_for_their_squares_are_still_finite():
+    X = np.full((4, 3), 3e30, dtype=np.float32)
+    np.testing.assert_array_equal(TorchBackbone(nn.Identity()).fit(X).transform(X), X)
+
+
 # -- memory ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("layer", ["penultimate", ["0", "penultimate"]])
+def test_memory_of_the_gpu_does_not_grow_with_the_rows(layer):
+    """Features agree with those of the CPU to 1 % of the largest: torch may use TF32 there."""
+    many = np.concatenate([IMAGES] * 100)
+    backbone = TorchBackbone(trained_convnet(), **UNIT, layer=layer).fit(IMAGES)
+    assert backbone.device_.type == "cuda"
+    peaks = []
+    for X in (many[:300], many):
+        torch.cuda.reset_peak_memory_stats()
+        found = backbone.extract(X)
+        peaks.append(torch.cuda.max_memory_allocated())
+    assert peaks[1] <= peaks[0] + 2**20
+    on_cpu = TorchBackbone(trained_convnet(), **UNIT, layer=layer, device="cpu").fit(IMAGES)
+    assert on_cpu.fingerprint() == backbone.fingerprint()
+    for a, b in zip(found, on_cpu.extract(many), strict=True):
+        assert np.abs(a - b).max() <= 1e-2 * np.abs(b).max()
 
 
 def test_memory_is_bounded_by_one_batch_and_the_output(tmp_path):

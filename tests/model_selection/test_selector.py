@@ -105,11 +105,14 @@ def test_table():
         "candidate",
         *("mean_hscore", "std_hscore", "rank_hscore"),
         *("mean_logme", "std_logme", "rank_logme"),
-        *("n_features", "n_parameters", "extraction_time", "scoring_time"),
+        *("n_features", "n_parameters", "weights", "weights_hash", "pretrained"),
+        *("rows_extracted", "from_store", "extraction_time", "scoring_time"),
     ]
     assert table["candidate"].tolist() == ["pca", "white", "narrow", "net"]
     assert table["n_features"].tolist() == [3, 4, 1, 3]
     np.testing.assert_array_equal(table["n_parameters"], [np.nan, np.nan, np.nan, 12])
+    assert table["rows_extracted"].tolist() == [150] * 4
+    assert not table["from_store"].any()
     assert np.isnan(table["std_logme"]).all()
     assert (table["extraction_time"] > 0).all() and (table["scoring_time"] > 0).all()
     assert (
@@ -123,6 +126,7 @@ def test_frame_is_sorted_by_rank():
     frame = selector.to_frame()
     assert frame.columns.tolist() == [
         *("rank", "candidate", "logme", "n_features", "n_parameters"),
+        *("weights", "weights_hash", "pretrained"),
         *("extraction_seconds", "scoring_seconds", "failure"),
     ]
     assert frame["rank"].tolist() == [1, 2, 3, 4]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import sklearn
 from joblib import Memory
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
@@ -17,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import sktransfer
-from sktransfer.exceptions import DamagedCacheWarning
-from sktransfer.model_selection import TransferabilitySelector
-from sktransfer.model_selection import _extraction as extraction
+from sktransfer.backbones import FeatureStore, _store_candidate
+from sktransfer.exceptions import CacheNotWrittenWarning, DamagedCacheWarning
+from sktransfer.model_selection import TransferabilitySelector, _joblib_cache
 
 X, Y = load_iris(return_X_y=True)
 
@@ -76,9 +77,15 @@ def n_run(function, *arguments):
     return Net.n_run - before
 
 
-@pytest.mark.parametrize("kind", [str, Memory, lambda path: path])
-def test_a_second_fit_runs_no_network(tmp_path, kind):
-    memory = Memory(tmp_path, verbose=0) if kind is Memory else kind(tmp_path)
+def memory_of(kind, path):
+    return Memory(path, verbose=0) if kind is Memory else kind(path)
+
+
+KINDS = [str, Path, FeatureStore, Memory]
+
+
+def test_a_second_fit_runs_no_network(tmp_path):
+    memory = Memory(tmp_path, verbose=0)
     given = [("net", Net()), ("learner", Learner(0.5)), ("pipe", make_pipeline(Net(2.0), PCA(2)))]
     plain = TransferabilitySelector(given, ["logme", "leep"][:1], cv=3).fit(X, Y)
     first = TransferabilitySelector(given, cv=3, memory=memory)
@@ -93,17 +100,57 @@ def test_a_second_fit_runs_no_network(tmp_path, kind):
     assert n_run(again.set_params(metric=["hscore", "logme"]).fit, X, Y) == 0
 
 
-def test_fit_transform_finds_the_features_too(tmp_path):
-    selector = TransferabilitySelector([("net", Net())], memory=tmp_path)
+@pytest.mark.parametrize("kind", [str, Path, FeatureStore])
+def test_a_store_keeps_what_learns_nothing(tmp_path, kind):
+    given = [("net", Net()), ("learner", Learner(0.5)), ("pipe", make_pipeline(Net(2.0), PCA(2)))]
+    plain = TransferabilitySelector(given, cv=3).fit(X, Y)
+    first = TransferabilitySelector(given, cv=3, memory=kind(tmp_path))
+    learning = 2 * (150 + 300)
+    assert n_run(first.fit, X, Y) == 150 + learning
+    assert first.cv_results_["from_store"].tolist() == [False] * 3
+    again = clone(first)
+    assert n_run(again.fit, X.copy(), Y.copy()) == learning  # fitted anew: their state is no array
+    assert plain.scores_ == first.scores_ == again.scores_
+    assert again.cv_results_["from_store"].tolist() == [True, False, False]
+    assert again.cv_results_["rows_extracted"].tolist() == [0, 450, 450]
+    np.testing.assert_array_equal(again.transform(X), first.transform(X))
+    assert n_run(again.set_params(cv=None, metric=["hscore", "logme"]).fit, X, Y) == 300
+    assert [entry.candidate for entry in FeatureStore(tmp_path).entries()] == ["net"]
+
+
+def test_results_count_rows_without_a_memory():
+    table = TransferabilitySelector([("net", Net()), ("l", Learner())], cv=3).fit(X, Y).cv_results_
+    assert table["rows_extracted"].tolist() == [150, 450]
+    assert table["from_store"].tolist() == [False, False]
+
+
+def test_a_joblib_memory_counts_too(tmp_path):
+    memory = Memory(tmp_path, verbose=0)
+    for expected in (False, True):
+        selector = TransferabilitySelector([("n", Net()), ("l", Learner())], cv=2, memory=memory)
+        table = selector.fit(X, Y).cv_results_
+        assert table["from_store"].tolist() == [expected] * 2
+        assert table["rows_extracted"].tolist() == ([0, 0] if expected else [150, 300])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fit_transform_finds_the_features_too(tmp_path, kind):
+    selector = TransferabilitySelector([("net", Net())], memory=memory_of(kind, tmp_path))
     features = selector.fit_transform(X, Y)
     assert n_run(selector.fit_transform, X, Y) == 0
+    again = selector.fit_transform(X, Y)
+    np.testing.assert_array_equal(again, features)
+    again[:] = 0  # one's own, not the store's
     np.testing.assert_array_equal(selector.fit_transform(X, Y), features)
 
 
-def test_whatever_changes_is_run_again(tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_changes_is_run_again(tmp_path, kind):
+    memory = memory_of(kind, tmp_path)
+
     def runs(candidate=None, data=X, y=Y, **params):
         given = [("net", Net() if candidate is None else candidate)]
-        return n_run(TransferabilitySelector(given, memory=tmp_path, **params).fit, data, y)
+        return n_run(TransferabilitySelector(given, memory=memory, **params).fit, data, y)
 
     assert runs() == 150
     assert runs() == 0
@@ -113,27 +160,36 @@ def test_whatever_changes_is_run_again(tmp_path):
     assert runs(Net(gain=1.5)) == 150
     assert runs(data=X[:140], y=Y[:140]) == 140
     assert runs(data=X.astype(np.float32)) == 150
-    assert runs(metric="leep") == 150  # the source head was not run before
+    # joblib keeps what was asked for, a store all that one pass gives
+    assert runs(metric="leep") == (150 if kind is Memory else 0)
     assert runs(metric="leep") == 0
+    assert runs() == 0
+    if kind is not Memory:
+        return
     assert runs(Learner()) == 150
     assert runs(Learner(), y=Y[::-1]) == 150  # it might learn from the labels
-    assert runs() == runs(Learner()) == 0
+    assert runs(Learner()) == 0
     with sklearn.config_context(transform_output="pandas"):
         assert runs(Learner()) == 150
 
 
-def test_a_fitted_frozen_candidate_is_known_by_its_weights(tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fitted_frozen_candidate_is_known_by_its_weights(tmp_path, kind):
+    memory = memory_of(kind, tmp_path)
+
     def runs(shift):
         frozen = FrozenEstimator(Learner().fit(X + shift))
-        return n_run(TransferabilitySelector([("f", frozen)], memory=tmp_path).fit, X, Y)
+        return n_run(TransferabilitySelector([("f", frozen)], memory=memory).fit, X, Y)
 
     assert [runs(0), runs(0), runs(1), runs(1)] == [150, 0, 150, 0]
 
 
-def test_a_new_version_does_not_trust_the_features_of_an_old_one(tmp_path, monkeypatch):
-    selector = TransferabilitySelector([("net", Net())], memory=tmp_path).fit(X, Y)
-    assert extraction.__version__ == sktransfer.__version__
-    monkeypatch.setattr(extraction, "__version__", "0.0.1")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_version_does_not_trust_the_features_of_an_old_one(tmp_path, monkeypatch, kind):
+    selector = TransferabilitySelector([("net", Net())], memory=memory_of(kind, tmp_path)).fit(X, Y)
+    for module in (_joblib_cache, _store_candidate):
+        assert module.__version__ == sktransfer.__version__
+        monkeypatch.setattr(module, "__version__", "0.0.1")
     assert n_run(selector.fit, X, Y) == 150
 
 
@@ -144,20 +200,50 @@ def test_what_cannot_be_named_is_run_each_time(tmp_path):
         calls.append(len(X))
         return X - 1
 
+    # pickle knows functions by name; a store reads what they do
     given = [("local", FunctionTransformer(lambda X: shift(X)))]
-    selector = TransferabilitySelector(given, memory=tmp_path)
-    selector.fit(X, Y).fit(X, Y)
+    TransferabilitySelector(given, memory=Memory(tmp_path, verbose=0)).fit(X, Y).fit(X, Y)
     assert calls == [150, 150]
+    TransferabilitySelector(given, memory=tmp_path).fit(X, Y).fit(X, Y)
+    assert calls == [150, 150, 150]
+
+    numbers = (n for n in range(3))
+    given = [("generator", FunctionTransformer(lambda X: shift(X) if numbers else X))]
+    selector = TransferabilitySelector(given, memory=tmp_path)
+    with pytest.warns(CacheNotWrittenWarning, match="'generator' are not kept"):
+        selector.fit(X, Y).fit(X, Y)
+    assert calls == [150] * 5
 
 
-def test_files_that_change_are_read_again(tmp_path):
+def test_data_that_cannot_be_named_are_run_each_time(tmp_path):
+    class Stream:
+        shape = (150, 4)
+
+        def __init__(self):
+            self.rows = (row for row in X)
+
+        def __len__(self):
+            return 150
+
+        def __array__(self, dtype=None, copy=None):
+            return X
+
+    selector = TransferabilitySelector([("net", Net())], memory=tmp_path)
+    with pytest.warns(CacheNotWrittenWarning, match="the data .* a generator has no state"):
+        assert n_run(selector.fit, Stream(), Y) == 150
+    assert not FeatureStore(tmp_path).entries()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_change_are_read_again(tmp_path, kind):
     paths = []
     for i in range(20):
         paths.append(tmp_path / f"{'x' * (i % 4)}{i}.txt")
         paths[-1].write_text(str(i))
 
     y = np.arange(20) % 2
-    selector = TransferabilitySelector([("reader", Reader())], memory=tmp_path / "cache")
+    memory = memory_of(kind, tmp_path / "cache")
+    selector = TransferabilitySelector([("reader", Reader())], memory=memory)
     for data in (paths, [str(path) for path in paths], np.array([str(path) for path in paths])):
         selector.fit(data, y)
         assert n_run(selector.fit, data, y) == 0
@@ -165,10 +251,12 @@ def test_files_that_change_are_read_again(tmp_path):
         assert n_run(selector.fit, data, y) == 20
 
 
-def test_names_that_are_no_files_are_just_words(tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_are_no_files_are_just_words(tmp_path, kind):
     words = ["a" * (1 + i % 3) + "\0" * (i == 5) for i in range(20)]
 
-    selector = TransferabilitySelector([("length", Length())], memory=tmp_path)
+    memory = memory_of(kind, tmp_path)
+    selector = TransferabilitySelector([("length", Length())], memory=memory)
     assert n_run(selector.fit, words, np.arange(20) % 2) == 20
     assert n_run(selector.fit, words, np.arange(20) % 2) == 0
     words[0] = "aaaa"
@@ -191,7 +279,7 @@ def test_failures_are_not_remembered(tmp_path):
     assert np.isfinite(selector.fit(X, Y).best_score_)
 
 
-@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize("kind", [str, Path, FeatureStore])
 def test_a_place_that_cannot_be_is_refused_before_any_work(tmp_path, kind):
     (tmp_path / "file").write_text("")
     for location in (tmp_path / "file" / "cache", tmp_path / "file", Path("nul\0l")):
@@ -201,25 +289,47 @@ def test_a_place_that_cannot_be_is_refused_before_any_work(tmp_path, kind):
         assert Net.n_run == 0
 
 
-@pytest.mark.skipif(getattr(os, "geteuid", lambda: 0)() == 0, reason="root may write anywhere")
-def test_a_place_that_cannot_be_written_to_is_refused_before_any_work(tmp_path):
-    for folder in (tmp_path / "new", tmp_path / "old" / "joblib"):
-        folder.mkdir(parents=True)
-        folder.chmod(0o500)
-    for location in (tmp_path / "new", tmp_path / "old"):
-        with pytest.raises(ValueError, match=r"written to. Got '.*' instead \(Permission denied"):
-            TransferabilitySelector([("net", Net())], memory=location).fit(X, Y)
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_place_that_cannot_be_written_to_is_refused_before_any_work():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        is_root = os.geteuid() == 0
+        if is_root:  # who may write anywhere
+            os.seteuid(65534)
+        try:
+            with pytest.raises(ValueError, match=r"written to. Got '.*' instead \(Permission den"):
+                TransferabilitySelector([("net", Net())], memory=folder).fit(X, Y)
+        finally:
+            if is_root:
+                os.seteuid(0)
+    assert Net.n_run == 0
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:20], lambda b: b"", lambda b: b[: len(b) // 2]])
-def test_damaged_features_are_extracted_again(tmp_path, damage, caplog):
+def test_damaged_features_are_extracted_again(tmp_path, damage):
     given = [("net", Net()), ("learner", Learner(0.5)), ("other", Net(2.0))]
     selector = TransferabilitySelector(given, memory=tmp_path)
+    expected = selector.fit(X, Y).scores_
+    files = sorted(tmp_path.rglob("features.npy"))
+    assert len(files) == 2
+    for file in files:
+        file.write_bytes(damage(file.read_bytes()))
+    with pytest.warns(DamagedCacheWarning, match="are damaged and are extracted") as caught:
+        assert n_run(selector.fit, X, Y) == 450
+    assert sorted(str(w.message).split("'")[1] for w in caught) == ["net", "other"]
+    assert all(str(tmp_path) in str(w.message) for w in caught)
+    assert selector.scores_ == expected
+    assert n_run(selector.fit, X, Y) == 150
+
+
+def test_damaged_pickles_are_extracted_again(tmp_path, caplog):
+    given = [("net", Net()), ("learner", Learner(0.5)), ("other", Net(2.0))]
+    selector = TransferabilitySelector(given, memory=Memory(tmp_path, verbose=0))
     expected = selector.fit(X, Y).scores_
     entries = sorted(tmp_path.rglob("output.pkl"))
     assert len(entries) == 3
     for entry in entries[:2]:
-        entry.write_bytes(damage(entry.read_bytes()))
+        entry.write_bytes(entry.read_bytes()[:20])
     with (
         caplog.at_level(logging.WARNING),
         pytest.warns(DamagedCacheWarning, match="cannot be read and are extracted") as caught,
@@ -254,8 +364,14 @@ def test_networks_that_cannot_be_pickled_are_run_each_time(tmp_path):
 
     net = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 6)), nn.Linear(6, 3))
     plain = TransferabilitySelector([("net", TorchBackbone(net))]).fit(X, Y)
-    kept = TransferabilitySelector([("net", TorchBackbone(net))], memory=tmp_path).fit(X, Y)
+    memory = Memory(tmp_path, verbose=0)
+    kept = TransferabilitySelector([("net", TorchBackbone(net))], memory=memory).fit(X, Y)
     assert plain.scores_ == kept.scores_
+    # a store needs no pickle
+    for expected in (False, True):
+        kept = TransferabilitySelector([("net", TorchBackbone(net))], memory=tmp_path).fit(X, Y)
+        assert kept.cv_results_["from_store"].tolist() == [expected]
+        assert plain.scores_ == kept.scores_
 
 
 def test_torch_modules_are_known_by_their_weights(tmp_path):
@@ -271,7 +387,7 @@ def test_torch_modules_are_known_by_their_weights(tmp_path):
             return torch.nn.Sequential(body, torch.nn.Linear(6, 3))
 
     def key(net):
-        return extraction._content_key(TorchBackbone(net))
+        return _joblib_cache.content_key(TorchBackbone(net))
 
     assert key(module(0)) == key(module(0)) != key(module(1))
     nudged = module(0)
@@ -288,5 +404,6 @@ def test_torch_modules_are_known_by_their_weights(tmp_path):
 
     second = TransferabilitySelector([("net", TorchBackbone(module(0)))], memory=tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TorchBackbone, "transform", forbidden)
+        for method in ("transform", "extract", "_iterate"):
+            patch.setattr(TorchBackbone, method, forbidden)
         assert second.fit(data, Y).best_score_ == first
