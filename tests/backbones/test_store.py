@@ -1282,7 +1282,7 @@ def test_a_disk_that_is_full_at_the_very_end(store, monkeypatch, can_be_read):
     if not can_be_read:
         monkeypatch.setattr(growing.GrowingEntry, "_content", lambda *arguments: b"")
     with full_disk(1400), pytest.warns(CacheNotWrittenWarning, match="File too large"):
-        found = store.extract(Network().fit(X), X, name="long " * 100)
+        found = store.extract(Network().fit(X), X, name="long " * 150)
     assert Network.n_run == (50 if can_be_read else 100)
     np.testing.assert_array_equal(found.features, np.tanh(X))
     assert found.probabilities.shape == (50, 3) and store.entries() == []
