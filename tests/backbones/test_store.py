@@ -299,6 +299,24 @@ def test_a_helper_of_ones_own_is_part_of_the_key(store, tmp_path, monkeypatch):
             assert runs(store, candidate) == expected, (name, factor)
 
 
+def test_modules_that_are_imported_late_may_be_missing_or_installed(store):
+    def late(X):
+        from . import nothing_here  # noqa: F401
+
+        return X
+
+    def optional(X):
+        import json as installed
+
+        import no_such_module_anywhere  # noqa: F401
+
+        return installed.loads("2") * X
+
+    for function in (late, optional):
+        key = store.key(FunctionTransformer(function), store.digest(X))
+        assert key == store.key(FunctionTransformer(function), store.digest(X))
+
+
 def test_a_file_that_a_transformer_reads_is_part_of_the_key(store, tmp_path):
     path = tmp_path / "model.bin"
     path.write_bytes(b"one")
@@ -1254,6 +1272,20 @@ def test_a_full_disk_costs_nothing_that_was_computed_as_a_whole(store, n_bytes):
     assert Plain.n_run == 50
     np.testing.assert_array_equal(found.features, 2 * X)
     assert store.entries() == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+@pytest.mark.parametrize("can_be_read", [True, False])
+def test_a_disk_that_is_full_at_the_very_end(store, monkeypatch, can_be_read):
+    store.prepare()
+    monkeypatch.setattr(growing, "SECONDS_PER_CHUNK", 60.0)  # the progress is a line or two
+    if not can_be_read:
+        monkeypatch.setattr(growing.GrowingEntry, "_content", lambda *arguments: b"")
+    with full_disk(1400), pytest.warns(CacheNotWrittenWarning, match="File too large"):
+        found = store.extract(Network().fit(X), X, name="long " * 150)
+    assert Network.n_run == (50 if can_be_read else 100)
+    np.testing.assert_array_equal(found.features, np.tanh(X))
+    assert found.probabilities.shape == (50, 3) and store.entries() == []
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
