@@ -14,6 +14,7 @@ from ._cli_data import check_runs, demo_target, load_target
 from ._cli_output import RankProgress, print_result
 from ._cli_own_modules import current_folder_importable
 from .exceptions import TransferabilityWarning
+from .utils._progress import rows_reported_to
 
 # Fast ones, the deciding one first.
 DEMO_METRICS = ("logme", "hscore", "leep", "nce")
@@ -243,7 +244,8 @@ def _select(pairs, metrics, cv, target, store, quiet):
         warnings.simplefilter("always", TransferabilityWarning)
         say_waiting_at_once(caught, quiet=quiet)
         try:
-            selector.fit(target.X, target.y)
+            with rows_reported_to(progress.on_rows):
+                selector.fit(target.X, target.y)
         except (ValueError, TypeError, RuntimeError, OSError) as error:
             raise WrongInput(str(error)) from error
         except SystemExit as error:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import time
 
 from rich import box
 from rich.console import Console
@@ -22,6 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 __all__ = ["RankProgress", "print_result"]
+
+# A log gets a line of the rows of a candidate that takes longer than this.
+_SECONDS_OF_SILENCE = 10.0
 
 
 class RankProgress:
@@ -53,6 +57,7 @@ class RankProgress:
         self.done = 0
         self.task = None
         self.current = None
+        self.said_at = time.monotonic()
 
     def setup(self, estimator, context):
         """Begin to show the bar."""
@@ -63,7 +68,17 @@ class RankProgress:
         """Name the candidate that is being run."""
         if context.parent is not None:
             self.current = str(context.task_name)
+            self.said_at = time.monotonic()
             self.progress.update(self.task, description=Text(self.current).plain)
+
+    def on_rows(self, n_done, n_rows):
+        """Show how far the candidate that is being run has come."""
+        if n_done < n_rows:
+            rows = f"{self.current}: {n_done:,} of {n_rows:,}"
+            self.progress.update(self.task, description=Text(rows).plain)
+            if self.plain and time.monotonic() - self.said_at > _SECONDS_OF_SILENCE:
+                print(rows, file=sys.stderr, flush=True)
+                self.said_at = time.monotonic()
 
     def on_fit_task_end(self, estimator, context):
         """Count a candidate."""

@@ -338,3 +338,16 @@ def test_the_demo_uses_fast_metrics_whatever_else_there_is(capsys):
         *("rank", "candidate", "logme", "hscore", "leep", "nce"),
         *("width", "parameters", "weights", "pretrained", "seconds"),
     ]
+
+
+def test_a_candidate_that_takes_long_shows_how_far_it_has_come(capsys, npz, monkeypatch):
+    monkeypatch.setattr("sktransfer._cli_output._SECONDS_OF_SILENCE", 0.0)
+    code, _, err = run(
+        capsys, "--data", npz, "--candidates", "tiny:mnist", "--batch-size", "50", "--format", "csv"
+    )
+    assert code == 0
+    assert "mnist: 50 of 120" in err.splitlines()
+    code, _, err = run(
+        capsys, "--data", npz, "--candidates", "tiny:mnist", "--batch-size", "50", "--quiet"
+    )
+    assert "mnist: 50 of 120" not in err

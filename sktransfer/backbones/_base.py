@@ -21,6 +21,7 @@ from sktransfer.backbones._pooling import POOLINGS
 from sktransfer.backbones._prefetch import iter_batches
 from sktransfer.backbones._provenance import architecture_digest, versions, weights_hash
 from sktransfer.backbones._recording import plain_inference, watch
+from sktransfer.utils._progress import report_rows
 from sktransfer.utils._sklearn import Interval, StrOptions, _fit_context
 
 __all__ = ["BaseTorchBackbone"]
@@ -222,6 +223,8 @@ class BaseTorchBackbone(
     def iter_extract(self, X, start=0):
         """Compute features and source probabilities batch by batch, keeping nothing.
 
+        The input is checked at once, and work is done as batches are asked for.
+
         Parameters
         ----------
         X : array or sequence of shape (n_samples, ...)
@@ -229,14 +232,12 @@ class BaseTorchBackbone(
         start : int, default=0
             First row: work that was interrupted goes on from there.
 
-        Yields
-        ------
-        rows : slice
-            Rows of the batch.
-        features : ndarray of shape (n_rows, n_features_out), float32
-            Their features.
-        probabilities : ndarray of shape (n_rows, n_source_classes), float32, or None
-            Their source probabilities; None without a source head.
+        Returns
+        -------
+        batches : iterator of (rows, features, probabilities)
+            The rows of a batch as a slice; their features, float32 of shape (n_rows,
+            n_features_out); their source probabilities, float32 of shape (n_rows,
+            n_source_classes), or None without a source head.
 
         Raises
         ------
@@ -276,6 +277,7 @@ class BaseTorchBackbone(
                     if logits is not None:
                         probabilities = logits.float().softmax(dim=1).cpu().numpy()
                 self._raise_for_not_finite(found, rows.start)
+                report_rows(rows.stop, len(batches))
                 yield rows, found, probabilities
 
     def _raise_for_not_finite(self, features, start):
