@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..exceptions import SingletonClassWarning, UninformativeScoreWarning
-from ..utils._sklearn import Interval, StrOptions
+from ..utils._sklearn import Interval, Options, StrOptions
 from ._canonical import reproducible_spectrum
 from ._class_metric import ClassMomentMetric
 
@@ -46,6 +46,10 @@ class GBC(ClassMomentMetric):
         other covariances there is no difference.
     regularization : {"floor", "ridge"}, default="floor"
         Whether variances below `var_floor` are raised to it, or it is added to all variances.
+    ddof : {0, 1}, default=0
+        What is taken from the number of a class's samples in the divisor of its covariance: 0 for
+        the population's, 1 for the unbiased one of some implementations. The variance of a single
+        sample is 0 for both.
 
     Attributes
     ----------
@@ -83,9 +87,11 @@ class GBC(ClassMomentMetric):
 
     Notes
     -----
-    Variances are those of the population (divided by the class size). For full covariances the
-    floor is at least the rounding noise of the largest eigenvalue. Sample weights replace counts
-    by sums of weights. Cost beside the shared decomposition: O(n_samples n_features k) for the
+    Published variants: ``formula="published"`` and, for one implementation, ``ddof=1`` with it;
+    ``n_components=None`` for those without components.
+
+    For full covariances the floor is at least the rounding noise of the largest eigenvalue. Sample
+    weights replace counts by sums of weights, but for ``ddof=1``, which counts samples. Cost beside the shared decomposition: O(n_samples n_features k) for the
     projection on k components, and O(n_classes**2 k) for the pairs, O(n_classes**2 k**3) with full
     covariances.
 
@@ -123,6 +129,7 @@ class GBC(ClassMomentMetric):
         "var_floor": [Interval(Real, 0, None, closed="neither")],
         "formula": [StrOptions({"paper", "published"})],
         "regularization": [StrOptions({"floor", "ridge"})],
+        "ddof": [Options(Integral, {0, 1})],
     }
 
     def __init__(
@@ -133,12 +140,14 @@ class GBC(ClassMomentMetric):
         formula="paper",
         *,
         regularization="floor",
+        ddof=0,
     ):
         self.covariance_type = covariance_type
         self.n_components = n_components
         self.var_floor = var_floor
         self.formula = formula
         self.regularization = regularization
+        self.ddof = ddof
 
     def _score_parts(self, moments, parts, rows):
         spectrum = moments.spectrum
@@ -161,6 +170,7 @@ class GBC(ClassMomentMetric):
             mean, spread = part.mean_and_covariance(
                 directions, spectrum.mean, spectrum.unit, diagonal=not full
             )
+            spread *= part.n_samples / max(part.n_samples - self.ddof, 1)
             means.append(mean)
             spreads.append(spread)
             sizes.append(part.n_samples)
