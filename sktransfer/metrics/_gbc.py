@@ -91,9 +91,10 @@ class GBC(ClassMomentMetric):
     ``n_components=None`` for those without components.
 
     For full covariances the floor is at least the rounding noise of the largest eigenvalue. Sample
-    weights replace counts by sums of weights, but for ``ddof=1``, which counts samples. Cost beside the shared decomposition: O(n_samples n_features k) for the
-    projection on k components, and O(n_classes**2 k) for the pairs, O(n_classes**2 k**3) with full
-    covariances.
+    weights replace counts by sums of weights, but for ``ddof=1``, which counts samples.
+
+    Cost beside the shared decomposition: O(n_samples n_features k) for the projection on k
+    components, and O(n_classes**2 k) for the pairs, O(n_classes**2 k**3) with full covariances.
 
     References
     ----------
