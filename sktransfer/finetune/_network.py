@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from sktransfer.backbones._base import BaseTorchBackbone
 from sktransfer.backbones._images import FileImages, input_kind
-from sktransfer.finetune._batches import canonical_classes
 from sktransfer.metrics._base import TransferabilityMetric
+from sktransfer.metrics._canonical import canonical_classes, row_keys
 from sktransfer.utils._sklearn import HasMethods, _check_feature_names
 
 __all__ = ["NetworkInputs", "NetworkMetric", "undisturbed"]
@@ -173,14 +173,10 @@ class NetworkInputs:
             return np.array([_digest(item) for item in self._files], dtype=np.uint64)
         # As given, not as this network wants it: all candidates shall see the same batches.
         X = self._X if input_kind(self._X) == "images" else None
-        keys, direction = np.empty(len(self)), None
+        keys = np.empty(len(self))
         for rows in self._parts(np.arange(len(self))):
             block = self._read(rows).numpy() if X is None else np.asarray(X[rows[0] : rows[-1] + 1])
-            block = block.reshape(len(rows), -1).astype(np.float64)
-            if direction is None:
-                direction = np.random.default_rng(0).normal(size=block.shape[1])
-            # Row by row: a product of matrices would round the same row differently elsewhere.
-            keys[rows] = [row @ direction for row in block]
+            keys[rows] = row_keys(block.reshape(len(rows), -1).astype(np.float64, order="C"))
         return keys
 
     def _parts(self, rows):

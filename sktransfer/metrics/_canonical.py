@@ -1,12 +1,16 @@
 """An order of the samples, and a basis of the features, that only their content decides.
 
 A seeded step sees its data in some order. So that the same seed gives the same score however the
-rows came and whatever the labels are called, rows and classes are put in this order first.
+rows came and whatever the labels are called, rows and classes are put in this order first. Rows
+are compared exactly (:func:`row_ranks`) where equal ones must be told from others, and by a number
+each (:func:`row_order`), with little memory, where any order will do.
 """
 
 import numpy as np
 
 from ._moments import FeatureMoments
+from ._second_moments import row_blocks
+from ._spectrum import power_of_two
 
 # Directions closer than this (relative to the largest eigenvalue) are not told apart reliably:
 # rounding, which depends on the order of the rows, would turn them.
@@ -46,15 +50,77 @@ def row_ranks(X, key=None):
     return np.unique(np.stack([ranks, within]), axis=1, return_inverse=True)[1].ravel()
 
 
+def row_keys(rows):
+    """Turn every row into a number: equal rows have equal ones, wherever they stand.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples, n_features), dtype float64, C-contiguous
+        Finite rows.
+
+    Returns
+    -------
+    keys : ndarray of shape (n_samples,)
+        A projection. It tells rows apart that differ by more than rounding.
+    """
+    # Row by row: a product of matrices would round the same row differently elsewhere.
+    return np.einsum("ij,j->i", rows, np.random.default_rng(0).normal(size=rows.shape[1]))
+
+
+def row_order(X):
+    """Order rows by their content, a block at a time.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Finite rows.
+
+    Returns
+    -------
+    order : ndarray of shape (n_samples,), dtype intp
+        Positions of the rows in that order, which shifts and positive factors of X leave as it is
+        but for rounding; equal rows may change places.
+    """
+    low = X.min(axis=0).astype(np.float64)
+    unit = power_of_two(max(abs(float(X.max())), abs(float(X.min()))))
+    size = power_of_two(np.max(X.max(axis=0).astype(np.float64) / unit - low / unit))
+    keys = np.empty(len(X))
+    for rows in row_blocks(*X.shape):
+        block = np.ascontiguousarray(X[rows], dtype=np.float64) / unit - low / unit
+        keys[rows] = row_keys(block / size)
+    return np.argsort(keys, kind="stable")
+
+
+def canonical_classes(ranks, codes):
+    """List the rows of each class, and the classes, in an order that their content decides.
+
+    Parameters
+    ----------
+    ranks : ndarray of shape (n_samples,)
+        A number for each row that is computed from its content; equal rows have equal ones.
+    codes : ndarray of shape (n_samples,), integer
+        Classes of the rows, numbered from 0 without gaps.
+
+    Returns
+    -------
+    classes : list of ndarray of int
+        Positions of the rows of each class in ascending rank, smallest class first; classes of one
+        size by the ranks of their members.
+    """
+    order = np.lexsort((ranks, codes))
+    classes = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+    return sorted(classes, key=lambda rows: (len(rows), ranks[rows].tolist()))
+
+
 def canonical_order(ranks, codes):
-    """Order samples by content, and the classes too.
+    """Order samples by content, and number the classes by it.
 
     Parameters
     ----------
     ranks : ndarray of shape (n_samples,)
         Ranks of the rows, from :func:`row_ranks`.
     codes : ndarray of shape (n_samples,)
-        Classes of the samples.
+        Classes of the samples, numbered from 0 without gaps.
 
     Returns
     -------
@@ -62,17 +128,13 @@ def canonical_order(ranks, codes):
         Positions of the samples in their canonical order. Samples that it does not tell apart can
         change places without any consequence but other names of the classes.
     classes : ndarray of shape (n_samples,)
-        The classes in that order, numbered by size, then by the ranks of their members.
+        The classes in that order, numbered as :func:`canonical_classes` lists them.
     """
-    n_classes = int(codes.max()) + 1
-    by_class = np.lexsort((ranks, codes))
-    members = np.split(ranks[by_class], np.cumsum(np.bincount(codes, minlength=n_classes))[:-1])
-    sorted_classes = sorted(range(n_classes), key=lambda k: (len(members[k]), members[k].tolist()))
-    number = np.empty(n_classes, dtype=np.intp)
-    number[sorted_classes] = np.arange(n_classes)
-    classes = number[codes]
-    order = np.lexsort((classes, ranks))
-    return order, classes[order]
+    numbers = np.empty(len(codes), dtype=np.intp)
+    for number, rows in enumerate(canonical_classes(ranks, codes)):
+        numbers[rows] = number
+    order = np.lexsort((numbers, ranks))
+    return order, numbers[order]
 
 
 def rounded_norms(rows):
@@ -116,7 +178,7 @@ def _is_well_determined(spectrum, n_components):
     eigenvalues = np.r_[spectrum.eigenvalues, 0.0][: n_components + 1]
     if (-np.diff(eigenvalues)).min() <= _SMALLEST_GAP * eigenvalues[0]:
         return False
-    size = np.abs(spectrum._right(np.eye(spectrum.rank, n_components)))
+    size = np.abs(spectrum.directions(n_components))
     if len(size) == 1:
         return True
     second, first = np.partition(size, -2, axis=0)[-2:]
