@@ -9,6 +9,7 @@ from sktransfer.exceptions import UninformativeScoreWarning
 from sktransfer.finetune._fu import GradientRatio
 from sktransfer.finetune._network import undisturbed
 from sktransfer.metrics import LP
+from sktransfer.metrics._pool import scaled_parts
 from sktransfer.utils._sklearn import Interval, StrOptions
 
 __all__ = ["LPFU"]
@@ -103,10 +104,10 @@ class LPFU(GradientRatio):
 
     Notes
     -----
-    In a pool, a part that is the same for all candidates is left out of the product (a factor of
-    1), and so is all scaling in a pool of one. A candidate that failed, or whose `score_` is NaN,
-    is NaN and left out of the scaling. Where only FU is undefined, because the features leave no
-    triplet within the margin, its factor is 1/2.
+    In a pool, a part that is the same for all candidates is 1/2 for all, and so is each part in a
+    pool of one. A candidate that failed, or whose `score_` is NaN, is NaN and left out of the
+    scaling. Where only FU is undefined, because the features leave no triplet within the margin,
+    its factor is 1/2.
 
     Invariances and memory are those of :class:`FU` and :class:`~sktransfer.metrics.LP`; the cost
     is that of both and one more forward pass.
@@ -218,28 +219,10 @@ class LPFU(GradientRatio):
         scores : ndarray of shape (n_candidates,), dtype float64
             In [0, 1]; NaN for a candidate that failed or has no score.
         """
-        scores = super().pool_scores(fitted_metrics)
-        usable = ~np.isnan(scores)
-        kept = [metric for metric, use in zip(fitted_metrics, usable, strict=True) if use]
-        if not kept or kept[0].pool == "absolute":
-            return scores
-        scores[usable] = 1.0
-        for part in ("lp", "fu"):
-            values = np.array([metric.components_[part] for metric in kept])
-            scores[usable] *= _scaled(values, reverse=kept[0].pool == "reversed_product")
-        return scores
-
-
-def _scaled(values, reverse):
-    """Scale to [0, 1] over the pool; 1 if all are the same, 1/2 where undefined."""
-    known = ~np.isnan(values)
-    scaled = np.full(len(values), 0.5)
-    if known.any():
-        low, high = values[known].min(), values[known].max()
-        if low == high:
-            scaled[known] = 1.0
-        else:
-            scaled[known] = (values[known] - low) / (high - low)
-            if reverse:
-                scaled[known] = 1.0 - scaled[known]
-    return scaled
+        rule = next((metric.pool for metric in fitted_metrics if metric is not None), "absolute")
+        if rule == "absolute":
+            return super().pool_scores(fitted_metrics)
+        parts = scaled_parts(fitted_metrics, ("lp", "fu"), undefined={"fu"})
+        if rule == "reversed_product":
+            return (1.0 - parts["lp"]) * (1.0 - parts["fu"])
+        return parts["lp"] * parts["fu"]

@@ -12,6 +12,7 @@ from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._discriminant import ClassScatter
 from ._permutations import chance_scores, reason_to_doubt
+from ._pool import scaled_parts
 from ._second_moments import row_blocks
 from ._sfda import _SMALLEST_SHRINKAGE, _largest_eigenvalue
 from ._statistics import drawn_seed
@@ -201,23 +202,11 @@ class ETran(RowMetric):
         Returns
         -------
         scores : ndarray of shape (n_candidates,), dtype float64
-            In [0, 1], NaN for a failed candidate and for one with a part that is NaN. A part that
-            is the same for all candidates counts 0, so that a candidate alone scores 0.
+            In [0, 1], NaN for a candidate that failed or whose parts are not finite. A part that
+            is the same for all candidates counts 1/2, so that a candidate alone scores 1/2.
         """
-        scores = np.full(len(fitted_metrics), np.nan)
-        present = [
-            i
-            for i, metric in enumerate(fitted_metrics)
-            if metric is not None and np.isfinite(list(metric.components_.values())).all()
-        ]
-        scores[present] = 0.0
-        for name, weight in _WEIGHTS.items():
-            part = np.array([fitted_metrics[i].components_[name] for i in present])
-            # Halved, so that the distance of two numbers at the ends of the float range exists.
-            extent = part.max(initial=-np.inf) / 2 - part.min(initial=np.inf) / 2
-            if extent > 0:
-                scores[present] += weight * (part / 2 - part.min() / 2) / extent
-        return scores
+        parts = scaled_parts(fitted_metrics, _WEIGHTS)
+        return sum(weight * parts[name] for name, weight in _WEIGHTS.items())
 
 
 def _energy(X, n_tail):

@@ -11,6 +11,7 @@ from ..utils._sklearn import Interval
 from ._base import RowMetric
 from ._discriminant import ClassScatter
 from ._permutations import chance_scores, reason_to_doubt
+from ._pool import scaled_parts
 from ._statistics import drawn_seed
 
 # As published: the temperature reads this many leading components, and has this lower bound.
@@ -206,19 +207,11 @@ class NCTI(RowMetric):
         Returns
         -------
         scores : ndarray of shape (n_candidates,), dtype float64
-            In [-1, 2], NaN for a failed candidate. A part that is the same for all candidates
-            counts 0, so that a candidate alone scores 0.
+            In [-1, 2], NaN for a candidate that failed or whose parts are not finite. A part that
+            is the same for all candidates counts 1/2, so that a candidate alone scores 1/2.
         """
-        scores = np.full(len(fitted_metrics), np.nan)
-        present = [i for i, metric in enumerate(fitted_metrics) if metric is not None]
-        if present:
-            scores[present] = 0.0
-            for name, sign in (("seli", 1.0), ("ncc", 1.0), ("vc", -1.0)):
-                part = np.array([fitted_metrics[i].components_[name] for i in present])
-                extent = part.max() - part.min()
-                if extent > 0:
-                    scores[present] += sign * (part - part.min()) / extent
-        return scores
+        parts = scaled_parts(fitted_metrics, ("seli", "ncc", "vc"))
+        return parts["seli"] + parts["ncc"] - parts["vc"]
 
 
 def _parts(Z, codes, variances, temperature):

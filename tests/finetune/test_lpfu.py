@@ -110,12 +110,12 @@ def test_without_a_pool_the_best_on_one_part_is_not_zeroed():
 
 
 @pytest.mark.parametrize("pool", ["product", "reversed_product"])
-def test_constant_parts_are_left_out(pool):
+def test_constant_parts_are_one_half_and_leave_the_order_to_the_other(pool):
     one = of_parts(0.9, 1.0, pool)
-    assert LPFU.pool_scores([one]).tolist() == [1.0]
-    assert LPFU.pool_scores([one, one]).tolist() == [1.0, 1.0]
+    assert LPFU.pool_scores([one]).tolist() == [0.25]
+    assert LPFU.pool_scores([one, one]).tolist() == [0.25, 0.25]
     same_fu = [of_parts(lp, 1.0, pool) for lp in (0.5, 0.7, 0.9)]
-    expected = [0.0, 0.5, 1.0] if pool == "product" else [1.0, 0.5, 0.0]
+    expected = [0.0, 0.25, 0.5] if pool == "product" else [0.5, 0.25, 0.0]
     np.testing.assert_allclose(LPFU.pool_scores(same_fu), expected)
     same_lp = [of_parts(0.5, fu, pool) for fu in (1.0, 2.0, 3.0)]
     np.testing.assert_allclose(LPFU.pool_scores(same_lp), expected)
@@ -138,6 +138,8 @@ def test_an_undefined_fu_is_neutral():
     np.testing.assert_allclose(LPFU.pool_scores(pool), [0.5, 0.0, 0.5])
     pool = [of_parts(1.0, np.nan), of_parts(0.6, np.nan)]
     np.testing.assert_allclose(LPFU.pool_scores(pool), [0.5, 0.0])
+    pool = [of_parts(1.0, np.inf), of_parts(0.6, 1.0), of_parts(0.8, 3.0)]
+    np.testing.assert_allclose(LPFU.pool_scores(pool), [np.nan, 0.0, 1.0])
 
 
 # ----------------------------------------------------------------------------------- no information

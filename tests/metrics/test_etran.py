@@ -125,8 +125,8 @@ def test_failed_candidates_and_constant_parts_do_not_disturb_a_pool():
     without_tail = ETran("published").fit(*make_data())
     mixed = ETran.pool_scores([None, *pool, without_tail])
     np.testing.assert_array_equal(mixed, [np.nan, *expected, np.nan])
-    np.testing.assert_array_equal(ETran.pool_scores([pool[0]]), [0.0])
-    np.testing.assert_array_equal(ETran.pool_scores([pool[0]] * 3), [0.0] * 3)
+    np.testing.assert_array_equal(ETran.pool_scores([pool[0]]), [0.5])
+    np.testing.assert_array_equal(ETran.pool_scores([pool[0]] * 3), [0.5] * 3)
     np.testing.assert_array_equal(ETran.pool_scores([None]), [np.nan])
     assert ETran.pool_scores([]).shape == (0,)
     assert ETran.relative_to_pool

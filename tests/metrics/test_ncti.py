@@ -269,12 +269,20 @@ def test_failed_candidates_are_nan_and_have_no_influence():
 
 def test_pools_of_one_and_constant_parts_are_defined():
     one, two = pool()[:2]
-    assert NCTI.pool_scores([one]).tolist() == [0.0]
-    assert NCTI.pool_scores([one, one, one]).tolist() == [0.0, 0.0, 0.0]
+    assert NCTI.pool_scores([one]).tolist() == [0.5]
+    assert NCTI.pool_scores([one, one, one]).tolist() == [0.5, 0.5, 0.5]
     two.components_ = {**two.components_, "vc": one.components_["vc"]}
     scores = NCTI.pool_scores([one, two])
-    assert sorted(scores) == [0.0, 2.0]
+    assert sorted(scores) == [-0.5, 1.5]
     assert len(set(NCTI.pool_scores([one, one, two]).tolist())) == 2
+
+
+def test_a_part_that_is_not_finite_costs_no_other_candidate():
+    fitted = pool()
+    expected = NCTI.pool_scores(fitted)
+    broken = NCTI(n_permutations=0).fit(*arrays("zoo_digits", "model0"))
+    broken.components_ = {**broken.components_, "vc": np.nan}
+    np.testing.assert_array_equal(NCTI.pool_scores([*fitted, broken]), [*expected, np.nan])
 
 
 # ------------------------------------------------------------------------------ chance, invariances
