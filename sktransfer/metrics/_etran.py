@@ -10,11 +10,10 @@ from scipy.special import logsumexp, softmax
 from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
-from ._discriminant import ClassScatter
+from ._discriminant import ClassScatter, adaptive_shrinkage
 from ._permutations import chance_scores, reason_to_doubt
 from ._pool import scaled_parts
 from ._second_moments import row_blocks
-from ._sfda import _SMALLEST_SHRINKAGE, _largest_eigenvalue
 from ._statistics import drawn_seed
 
 # Published weights of the two parts, and the published share of samples in the energy's tail.
@@ -222,9 +221,7 @@ def _energy(X, n_tail):
 def _discriminant(Z, codes, ones, unit, n_features):
     """Mean probability of the true class by the shrunk analysis, and its shrinkage."""
     scatter = ClassScatter(Z, codes)
-    with np.errstate(over="ignore"):
-        variance = _largest_eigenvalue(scatter.within, ones, n_features) * unit * unit
-        shrinkage = max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
+    shrinkage = adaptive_shrinkage(scatter.within, ones, unit, n_features)
     posterior = scatter.posterior(Z, scatter.factor(shrinkage, n_features))
     return _mean_probability(posterior, codes), shrinkage
 

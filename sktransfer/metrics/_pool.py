@@ -22,7 +22,7 @@ def scaled_over_pool(values):
     Where nothing tells candidates apart, 0 / 0 is left, and one half is the value for it: none is
     called the best or the worst; the mean of two candidates is 1/2 however close they are, so it is
     the limit of both; it is the same when the order is reversed; in a sum it moves all candidates
-    alike, and in a product, where 0 would wipe out the other factors, it leaves their order to them.
+    alike, and in a product, where 0 would wipe out the other factors, it leaves the order to them.
     """
     # Halved, so that the distance of two numbers at the ends of the float range exists.
     values = np.asarray(values, dtype=np.float64) / 2

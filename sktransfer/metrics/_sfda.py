@@ -4,20 +4,15 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
-from scipy import linalg
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
-from ._discriminant import ClassScatter
+from ._discriminant import ClassScatter, adaptive_shrinkage
 from ._permutations import chance_scores, reason_to_doubt
 from ._statistics import drawn_seed
-
-# Rounds of the published power iteration, and the smallest adaptive shrinkage.
-_ROUNDS = 3
-_SMALLEST_SHRINKAGE = 1e-10
 
 
 class SFDA(RowMetric):
@@ -185,9 +180,7 @@ class SFDA(RowMetric):
             return float(self.shrinkage)
         if self.shrinkage == "ledoit_wolf":
             return _ledoit_wolf(scatter, Z, codes, n_features)
-        with np.errstate(over="ignore"):
-            variance = _largest_eigenvalue(scatter.within, ones, n_features) * unit * unit
-            return max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
+        return adaptive_shrinkage(scatter.within, ones, unit, n_features)
 
     def _trivial(self, rank, n_samples):
         """Say why any labels give this score, if that is known without trying some."""
@@ -223,20 +216,6 @@ class SFDA(RowMetric):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return softmax(X.astype(np.float64) @ self.coef_.T + self.intercept_, axis=1)
-
-
-def _largest_eigenvalue(within, ones, n_features):
-    """Estimate the largest eigenvalue as published, by a few rounds that end below it."""
-    vector = within @ ones
-    if np.linalg.norm(vector) <= 1e-12 * np.trace(within) * np.sqrt(n_features):
-        # Row sums that vanish (for instance of probabilities) give nothing to start from.
-        return float(linalg.eigvalsh(within)[-1]) if len(within) else 0.0
-    for _ in range(_ROUNDS):
-        left = within @ vector
-        left /= np.linalg.norm(left)
-        vector = within @ left
-        vector /= np.linalg.norm(vector)
-    return float(vector @ within @ left)
 
 
 def _ledoit_wolf(scatter, Z, codes, n_features):
