@@ -53,8 +53,8 @@ class PACTran(RowMetric):
     log loss plus Kullback-Leibler divergence from a prior per sample [1]_. The score is its
     negative, at most 0, higher is better, in nats per sample.
 
-    - ``kind="gaussian"`` reads features. The classifier is multinomial logistic regression, with
-      Gaussian prior and posterior; the posterior's centre W minimises
+    - ``kind="gaussian"`` reads features, less their means. The classifier is multinomial logistic
+      regression, with Gaussian prior and posterior; the posterior's centre W minimises
       L(W) = mean log loss + norm(W)² / (2 a n), its spread follows from the trace T of the Hessian
       of the mean log loss, and the score is
       -L(W) - s K / (2 a n) log(1 + a n T / (K D))
@@ -73,7 +73,8 @@ class PACTran(RowMetric):
     kind : {"gaussian", "dirichlet", "gamma"}, default="gaussian"
         Family of distributions. With it `needs` is "features" or "probabilities".
     formula : {"bound", "published"}, default="bound"
-        "published" follows the authors' code in what it computes differently. Gaussian: T is the
+        "bound" is what this package derives from the definition above, see Notes. "published"
+        follows the authors' code in what it computes differently. Gaussian: T is the
         trace for the sum, not the mean, of the log losses. Dirichlet and Gamma: ten rounds,
         1e-10 added to probabilities and prior, the parameters of M one step behind, and sums
         divided by n K, not n; for Gamma also a rate that stays 1, and 1 added to the bound. The
@@ -81,7 +82,8 @@ class PACTran(RowMetric):
     penalty_scale : float, default=1.0
         Gaussian: the scale a of the penalty (published: 10, 1 and 0.1).
     prior_variance : float, default=1.0
-        Gaussian: variance s of the prior, in units of 1 / n_features (published: 10, 1 and 0.1).
+        Gaussian: variance s of the prior, in units of 1 / n_features (published: 100 or 10 times
+        the scale of the penalty).
     concentration : float, default=1.0
         Dirichlet and Gamma: sum of the prior's parameters of one source class, which are
         proportional to the class shares.
@@ -133,7 +135,17 @@ class PACTran(RowMetric):
 
     Notes
     -----
-    The Gaussian bound does not change under rotations; it depends on scale and location of the
+    The derivation of "bound" is this package's own; the user guide spells it out. Gaussian: with
+    prior N(0, v I), v = s / D, and posterior N(W, u I) of the K D coefficients, and a weight a / v
+    of the samples, expected loss plus divergence is, to second order in the posterior's spread,
+    L(W) + u T / 2 + s K / (2 a n) (u / v - 1 - log(u / v)). It is least where v / u =
+    1 + a n T / (K D), which leaves the logarithm above. (The intercepts have the same spread and a
+    flat prior.) The expansion is an approximation: the number is the minimum of a bound up to
+    higher orders of u, not a guarantee. Dirichlet and Gamma are bounds without approximation of
+    minus the log evidence per sample, by Jensen's inequality over source classes; for Gamma also by
+    log(t) <= t / c + log(c) - 1 for the normalisation.
+
+    The Gaussian bound does not change under shifts and rotations; it depends on the scale of the
     features. Its minimum is found by Newton's method along the principal components, from zero, and
     is the only one. Zero columns change D and so the flatness only. The other two do not change
     when source classes without any probability are added. Their rounds start from the source
@@ -152,7 +164,7 @@ class PACTran(RowMetric):
     >>> from sktransfer.metrics import PACTran
     >>> F, y = load_iris(return_X_y=True)
     >>> round(PACTran().fit(F, y).score_, 3)
-    -0.241
+    -0.213
     >>> P = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.1, 0.9]])
     >>> round(PACTran("dirichlet").fit(P, [0, 0, 1, 1]).score_, 3)
     -0.671
@@ -243,11 +255,9 @@ class PACTran(RowMetric):
 
         # In logarithms: the squares of features may lie outside the float range.
         log_trace = _log_sum(np.log(optimum.curvature[optimum.curvature > 0]))
-        largest = np.abs(X).max(axis=1, keepdims=True).astype(np.float64)
-        rows = np.divide(X, largest, out=np.zeros(X.shape), where=largest > 0)
-        square = np.einsum("ij,ij->i", rows, rows)
+        square = np.einsum("ij,ij->i", Z, Z)
         alive = (optimum.curvature > 0) & (square > 0)
-        log_square = np.log(square[alive]) + 2 * np.log(largest[alive, 0])
+        log_square = np.log(square[alive]) + 2 * np.log(spectrum.unit)
         log_trace = np.logaddexp(log_trace, _log_sum(log_square + np.log(optimum.curvature[alive])))
         if self.formula == "bound":
             log_trace -= np.log(n_samples)

@@ -33,6 +33,7 @@ def make_probabilities(n_samples=40, n_source_classes=4, n_classes=3, seed=0):
 
 def gaussian_by_search(F, y, scale, variance, published):
     (n, D), K = F.shape, y.max() + 1
+    F = F - F.mean(axis=0)
 
     def unpack(theta):
         theta = theta.reshape(D + 1, K)
@@ -73,6 +74,32 @@ def test_gaussian_formula(shape, parameters, formula):
     assert metric.converged_
 
 
+@pytest.mark.parametrize("parameters", [(1.0, 1.0), (2.0, 0.5)], ids=str)
+def test_the_gaussian_bound_is_the_least_over_the_spread_of_the_posterior(parameters):
+    F, y = make_data(200, 4)
+    F -= F.mean(axis=0)
+    (n, D), K, (a, s) = F.shape, 3, parameters
+    optimum = minimize_logistic(F, y, 1 / (a * n), 100)
+    P = softmax(F @ optimum.weights + optimum.intercept, axis=1)
+    T = np.mean((np.square(F).sum(axis=1) + 1) * (P * (1 - P)).sum(axis=1))
+    v = s / D
+
+    def expected(u):
+        divergence = s * K / (2 * a * n) * (u / v - 1 - np.log(u / v))
+        return optimum.loss + optimum.penalty + u * T / 2 + divergence
+
+    found = minimize(lambda log_u: expected(np.exp(log_u[0])), [np.log(v)], tol=1e-12)
+    metric = PACTran(penalty_scale=a, prior_variance=s).fit(F, y)
+    assert metric.score_ == pytest.approx(-found.fun, abs=1e-9)
+    # The second order stands for the loss that such parameters have on average.
+    rng, u, losses = np.random.default_rng(0), float(np.exp(found.x[0])), []
+    for _ in range(2000):
+        W = optimum.weights + np.sqrt(u) * rng.normal(size=(D, K))
+        logits = F @ W + optimum.intercept + np.sqrt(u) * rng.normal(size=K)
+        losses.append(np.mean(logsumexp(logits, axis=1) - logits[np.arange(n), y]))
+    assert np.mean(losses) == pytest.approx(optimum.loss + u * T / 2, rel=0.02)
+
+
 def test_the_optimum_is_that_of_scikit_learn():
     F, y = load_digits(return_X_y=True)
     F, y = F[:200] / 16, y[:200]
@@ -108,10 +135,11 @@ def test_it_answers_to_changes_of_the_features_as_documented():
     expected = PACTran().fit(F, y)
     rotated = PACTran().fit(F @ ortho_group.rvs(5, random_state=0), y)
     assert rotated.score_ == pytest.approx(expected.score_, abs=1e-12)
-    shifted = PACTran().fit(F + 100, y)
-    for part in ("fit", "penalty"):
-        assert shifted.components_[part] == pytest.approx(expected.components_[part], abs=1e-10)
-    assert shifted.components_["flatness"] < expected.components_["flatness"]
+    for formula in ("bound", "published"):
+        given = PACTran(formula=formula).fit(F, y)
+        shifted = PACTran(formula=formula).fit(F + 100, y)
+        for name, part in given.components_.items():
+            assert shifted.components_[name] == pytest.approx(part, abs=1e-10)
     padded = PACTran().fit(np.c_[F, np.zeros((60, 3))], y)
     assert padded.components_["fit"] == pytest.approx(expected.components_["fit"], abs=1e-12)
     assert padded.components_["flatness"] != expected.components_["flatness"]
