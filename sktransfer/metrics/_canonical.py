@@ -142,12 +142,12 @@ def rounded_norms(rows):
     return np.rint(np.sqrt(np.einsum("ij,ij->i", rows, rows)) * 2.0**32)
 
 
-def reproducible_spectrum(X, target, moments, count):
+def reproducible_spectrum(X, target, moments, count, sample_weight=None):
     """Return a decomposition whose leading directions do not depend on the order of the rows.
 
     That is the shared one, unless some of these directions are nearly exchangeable (close
     eigenvalues, or coefficients that leave the sign open): then the rows are decomposed again, in
-    an order that their content decides.
+    an order that their content decides, and this decomposition is shared too.
 
     Parameters
     ----------
@@ -159,19 +159,28 @@ def reproducible_spectrum(X, target, moments, count):
         Returns the shared :class:`FeatureMoments` of the same data.
     count : callable
         Takes a spectrum and returns how many of its directions are needed.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Positive weights of the rows, those of the moments.
 
     Returns
     -------
     spectrum : CenteredSpectrum
         The decomposition.
     """
-    spectrum = moments().spectrum
+    shared = moments()
+    spectrum = shared.spectrum
     n_components = min(count(spectrum), spectrum.rank)
     if n_components == 0 or _is_well_determined(spectrum, n_components):
         return spectrum
-    order = np.argsort(row_ranks(X), kind="stable")
-    rows = np.ascontiguousarray(X[order])
-    return FeatureMoments.from_arrays(rows, target.take(order), copy=False).spectrum
+
+    def decompose():
+        weight = np.ones(len(X)) if sample_weight is None else sample_weight
+        order = np.lexsort((weight, row_ranks(X)))
+        weight = None if sample_weight is None else weight[order]
+        rows = np.ascontiguousarray(X[order])
+        return FeatureMoments.from_arrays(rows, target.take(order), weight, copy=False).spectrum
+
+    return shared.remembered("reproducible", decompose)
 
 
 def _is_well_determined(spectrum, n_components):

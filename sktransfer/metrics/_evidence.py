@@ -24,8 +24,12 @@ _LOG_2PI = np.log(2 * np.pi)
 # Width of the first intervals in u = log(tau).
 _FIRST_STEP = 0.5
 
-# Points evaluated at once times directions: 1 MiB per temporary array, which stays in cache.
-_CHUNK_ELEMENTS = 2**17
+# Points evaluated at once times directions: 256 KiB per temporary array, so that all stay in cache.
+_CHUNK_ELEMENTS = 2**15
+
+# Precisions to about ten digits; the evidence is flat there and exact.
+_PRECISION = 1e-11
+_MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True)
@@ -131,18 +135,25 @@ class ProfiledEvidence:
 
     def _evaluate(self, u, output):
         solved = self.solve(u, output)
+        solved["log_det"] = self._log_det(np.exp(u)[:, None], solved["update"])
         return self._profile(u, output, solved)
+
+    def slope(self, u, output):
+        """Return the derivative by u at points, for the outputs of the same position."""
+        return self._slope(u, output, self.solve(u, output))
+
+    def _slope(self, u, output, solved):
+        pull = np.exp(u) * solved["norm"] / np.maximum(solved["energy"], self.floor[output])
+        return 0.5 * (solved["gamma"] / self.n - pull)
 
     def _profile(self, u, output, solved):
         """Evidence with the best noise variance, its slope, and what bounds its curvature."""
         n, energy = self.n, solved["energy"]
-        tau = np.exp(u)
         noise = np.maximum(energy, self.floor[output]) / n
         value = 0.5 * (-np.log(noise) - energy / (n * noise) - _LOG_2PI - solved["log_det"] / n)
-        g = np.clip(tau * solved["norm"] / np.maximum(energy, np.finfo(float).tiny), 0.0, 1.0)
-        pull = tau * solved["norm"] / (n * noise)
-        slope = 0.5 * (solved["gamma"] / n - pull)
-        return value, slope, solved["gamma"], g, solved["floored"]
+        g = np.exp(u) * solved["norm"] / np.maximum(energy, np.finfo(float).tiny)
+        slope = self._slope(u, output, solved)
+        return value, slope, solved["gamma"], np.clip(g, 0.0, 1.0), solved["floored"]
 
     def on_grid(self, grid, outputs):
         """Evaluate every output at every point of a grid, by matrix products.
@@ -173,13 +184,15 @@ class ProfiledEvidence:
         shrink = 1.0 / (self.eigenvalues + tau)
         update = n * (shrink @ z**2 + outside / tau[:, 0])
         update_slope = n * ((tau * shrink**2) @ z**2 + outside / tau[:, 0])
-        log_det = np.log1p(self.eigenvalues / tau).sum(axis=1) + np.log1p(update)
         gamma = shrink @ self.eigenvalues + update_slope / (1 + update)
-        return shrink, update, log_det, gamma
+        return shrink, update, gamma
+
+    def _log_det(self, tau, update):
+        return np.log1p(self.eigenvalues / tau).sum(axis=1) + np.log1p(update)
 
     def _solve_grid(self, u, outputs):
         n, z, tau = self.n, self.z, np.exp(u)[:, None]
-        shrink, update, log_det, gamma = self._common(tau)
+        shrink, update, gamma = self._common(tau)
         x = self.loadings[:, outputs]
         weighted = self.sigma[:, None] * x
         error = self.target_mean[outputs] - shrink @ (weighted * z[:, None])
@@ -194,13 +207,13 @@ class ProfiledEvidence:
         return {
             "energy": energy,
             "floored": energy <= self.floor[outputs],
-            "log_det": log_det[:, None],
+            "log_det": self._log_det(tau, update)[:, None],
             "gamma": np.broadcast_to(gamma[:, None], energy.shape),
             "norm": np.maximum(norm, 0.0),
         }
 
     def solve(self, u, output):
-        """Ridge solution and determinant at each point, from the centred directions.
+        """Ridge solution at each point, from the centred directions.
 
         The uncentred problem is the centred one with one more observation, sqrt(n) times the mean:
         its residual, determinant and solution are those of a rank-one update, each a sum of
@@ -209,7 +222,7 @@ class ProfiledEvidence:
         n, z, outside = self.n, self.z, self.outside
         tau = np.exp(u)[:, None]
         x = self.loadings.T[output]
-        shrink, update, log_det, gamma = self._common(tau)
+        shrink, update, gamma = self._common(tau)
         centred = self.sigma * x * shrink
         error = self.target_mean[output] - centred @ z
         energy = (
@@ -224,7 +237,7 @@ class ProfiledEvidence:
         return {
             "energy": energy,
             "floored": energy <= self.floor[output],
-            "log_det": log_det,
+            "update": update,
             "gamma": gamma,
             "norm": norm,
             "along": along,
@@ -328,27 +341,51 @@ def _improve(best, best_u, output, u, value):
 
 
 def _polish(evidence, best, best_u):
-    """Bisect the derivative around each best point, so that the precisions are exact too."""
+    """Find the zero of the derivative around each best point: the precisions are exact too."""
     output = np.flatnonzero(np.isfinite(best_u))
     if not len(output):
         return
     centre = best_u[output]
-    for step in 2.0 ** np.arange(-12, 1):
-        slopes = [evidence(centre + side * step, output)[1] for side in (-1, 1)]
+    for step in 4.0 ** np.arange(-6, 1):
+        ends = np.stack([centre - step, centre + step])
+        slopes = evidence.slope(ends.ravel(), np.tile(output, 2)).reshape(2, -1)
         bracketed = (slopes[0] > 0) & (slopes[1] < 0)
         if bracketed.all():
             break
-    left, right = centre - step, centre + step
-    # Precisions to about ten digits; the evidence is flat there and exact.
-    for _ in range(int(np.ceil(np.log2(step / 1e-11)))):
-        middle = 0.5 * (left + right)
-        rising = evidence(middle, output)[1] > 0
-        left, right = np.where(rising, middle, left), np.where(rising, right, middle)
-    u = 0.5 * (left + right)
+    output = output[bracketed]
+    if not len(output):
+        return
+    u = _falling_zero(
+        lambda u: evidence.slope(u, output), *ends[:, bracketed], *slopes[:, bracketed]
+    )
     value = evidence(u, output)[0]
-    kept = bracketed & (value >= best[output] - 1e-12)
+    kept = value >= best[output] - 1e-12
     best_u[output[kept]] = u[kept]
     best[output[kept]] = np.maximum(value[kept], best[output[kept]])
+
+
+def _falling_zero(function, left, right, at_left, at_right):
+    """Find where functions of one variable each fall through zero, by Ridders' method.
+
+    Each round at least halves the intervals; near the zero the number of digits doubles.
+    """
+    last = np.full(len(left), np.inf)
+    for _ in range(_MOST_ROUNDS):
+        middle = 0.5 * (left + right)
+        at_middle = function(middle)
+        root = np.sqrt(at_middle**2 - at_left * at_right)
+        part = np.divide(at_middle, root, out=np.zeros(len(root)), where=root > 0)
+        u = np.clip(middle + (middle - left) * part, left, right)
+        at_u = function(u)
+        if (np.minimum(np.abs(u - last), right - left) <= _PRECISION).all():
+            break
+        last = u
+        for point, value in ((middle, at_middle), (u, at_u)):
+            above = (value > 0) & (point > left)
+            left, at_left = np.where(above, point, left), np.where(above, value, at_left)
+            below = (value <= 0) & (point < right)
+            right, at_right = np.where(below, point, right), np.where(below, value, at_right)
+    return u
 
 
 def _describe(evidence, spectrum, best, best_u, n_iter):

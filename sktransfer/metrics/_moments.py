@@ -6,8 +6,9 @@ import numpy as np
 
 from ..utils._target import Target, encode_target
 from ._class_parts import DensePart, RowsPart, class_rows
+from ._decomposition import decompose_rows, decompose_scatter
 from ._second_moments import SecondMoments
-from ._spectrum import decompose_rows, decompose_scatter, power_of_two
+from ._spectrum import power_of_two
 
 
 @dataclass(frozen=True)
@@ -295,13 +296,13 @@ class FeatureMoments:
         Returns
         -------
         moments : FeatureMoments
-            A copy; large matrices are shared until one of the two changes.
+            A copy; large matrices and decompositions, those to come too, are shared until one of
+            the two changes.
         """
         twin = FeatureMoments.__new__(FeatureMoments)
         self._dense_is_shared = self._dense is not None
         twin.__dict__.update(self.__dict__)
         twin._batches = list(self._batches)
-        twin._spectra = dict(self._spectra)
         if self._by_class is not None:
             twin._by_class = [moments.copy() for moments in self._by_class]
         return twin
@@ -389,16 +390,32 @@ class FeatureMoments:
     def _decompose(self, column_scale):
         if self.n_samples == 0:
             raise ValueError("No samples were added to these moments yet.")
-        kind = "raw" if column_scale is None else "balanced"
-        if kind not in self._spectra:
+
+        def decompose():
             if self._dense is None:
-                self._spectra[kind] = decompose_rows(
-                    *self._kept_rows(), self._resolution, column_scale
-                )
-            else:
-                self._spectra[kind] = decompose_scatter(
-                    self._dense, self.n_samples, self._resolution, column_scale
-                )
+                return decompose_rows(*self._kept_rows(), self._resolution, column_scale)
+            return decompose_scatter(self._dense, self.n_samples, self._resolution, column_scale)
+
+        return self.remembered("raw" if column_scale is None else "balanced", decompose)
+
+    def remembered(self, kind, decompose):
+        """Return a decomposition of the same samples, made once and kept until the moments change.
+
+        Parameters
+        ----------
+        kind : str
+            What distinguishes it from other decompositions of these samples.
+        decompose : callable
+            Makes it.
+
+        Returns
+        -------
+        spectrum : CenteredSpectrum
+            The decomposition.
+        """
+        # Copies share this dict; whoever changes takes a new one.
+        if kind not in self._spectra:
+            self._spectra[kind] = decompose()
         return self._spectra[kind]
 
     def _kept_rows(self):

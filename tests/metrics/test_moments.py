@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from sktransfer.metrics import LEEP, FeatureMoments, HScore, LogME, _second_moments, _spectrum
+from sktransfer.metrics import LEEP, FeatureMoments, HScore, LogME, _decomposition, _second_moments
 
 # Small or repeated data are announced; that is tested with the metrics.
 pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.TransferabilityWarning")
@@ -212,8 +212,9 @@ def test_blocks_of_rows_and_columns_make_no_difference(metric, monkeypatch):
         metric.fit(*wide).score_,
         metric.fit(*wide, weight[:20]).score_,
     ]
-    monkeypatch.setattr(_second_moments, "_BLOCK_ELEMENTS", 1)  # 64 rows at a time
-    monkeypatch.setattr(_spectrum, "_BLOCK_ELEMENTS", 1)  # 16 columns at a time
+    monkeypatch.setattr(_second_moments, "_UPDATE_ELEMENTS", 1)  # 64 rows at a time
+    monkeypatch.setattr(_second_moments, "_TILE_ELEMENTS", 50)  # 5 rows at a time
+    monkeypatch.setattr(_decomposition, "_BLOCK_ELEMENTS", 1)  # 16 columns at a time
     assert metric.fit(*tall).score_ == close(expected[0], 1e-12)
     assert metric.fit(*tall, weight).score_ == close(expected[1], 1e-12)
     assert metric.fit(*wide).score_ == close(expected[2], 1e-12)
@@ -268,7 +269,7 @@ def test_one_decomposition_serves_all_metrics(shape, monkeypatch):
     X, y = make_data(*shape)
     expected = [metric.fit(X, y).score_ for metric in METRICS]
     calls = []
-    eigh = _spectrum.linalg.eigh
+    eigh = _decomposition.linalg.eigh
 
     def counted(*args, **kwargs):
         calls.append(1)
@@ -276,7 +277,7 @@ def test_one_decomposition_serves_all_metrics(shape, monkeypatch):
 
     moments = FeatureMoments.from_arrays(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(_spectrum.linalg, "eigh", counted)
+        patch.setattr(_decomposition.linalg, "eigh", counted)
         shared = [score_of(metric, moments) for metric in METRICS]
         assert len(calls) == 1
         moments.update(X[:5], y[:5])
