@@ -1,6 +1,5 @@
 """LPFU: label prediction by neighbours of the features, times the ratio of early gradients."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
@@ -10,6 +9,7 @@ from sktransfer.finetune._fu import GradientRatio
 from sktransfer.finetune._network import undisturbed
 from sktransfer.metrics import LP
 from sktransfer.metrics._pool import scaled_parts
+from sktransfer.utils._announce import announce
 from sktransfer.utils._sklearn import Interval, StrOptions
 
 __all__ = ["LPFU"]
@@ -61,12 +61,16 @@ class LPFU(GradientRatio):
     Attributes
     ----------
     score_ : float
-        max(0, (LP - c) / (1 - c)) FU / (1 + FU) with c the chance level of LP (0 in-sample, where
-        it is not known): in [0, 1], higher is better. Where FU is undefined, its share is 1/2.
+        max(0, (LP - c) / (1 - c)) FU / (1 + FU) with c the chance level of LP: in [0, 1], higher is
+        better. Where FU is undefined, its share is 1/2.
+    chance_level_ : float
+        The score of features whose LP is at its chance level: 0.
+    saturated_ : bool
+        Whether there is no score (NaN), or LP can't be told from chance.
     components_ : dict of str to float
         The parts "lp" and "fu" as they are; "fu" is NaN where it is undefined.
     lp_chance_level_ : float
-        Chance level of LP; NaN in-sample.
+        Chance level of LP.
     layers_ : tuple of str
         Names of the two layers.
     gradient_norms_ : ndarray of shape (n_batches_, 2)
@@ -178,18 +182,23 @@ class LPFU(GradientRatio):
         inputs = self._prepare(X, target)
         fu, reason = self._gradient_ratio(inputs)
         lp = self._label_prediction(inputs)
-        self.lp_chance_level_ = getattr(lp, "chance_level_", float("nan"))
+        self.lp_chance_level_ = lp.chance_level_
         self.components_ = {"lp": lp.score_, "fu": fu}
         if self.n_triplets_ == 0:
-            self.score_ = float("nan")
+            self.score_ = self.chance_level_ = float("nan")
             consequence = "LPFU has no score (NaN)"
         else:
-            chance = 0.0 if np.isnan(self.lp_chance_level_) else self.lp_chance_level_
-            above_chance = np.clip((lp.score_ - chance) / (1.0 - chance), 0.0, 1.0)
-            self.score_ = float(above_chance * (0.5 if np.isnan(fu) else fu / (1.0 + fu)))
+            known = not np.isnan(self.lp_chance_level_)
+            chance = self.lp_chance_level_ if known else 0.0
+            above_chance = max(lp.score_ - chance, 0.0) / max(1.0 - chance, 1e-300)
+            share = 0.5 if np.isnan(fu) else fu / (1.0 + fu)
+            self.score_ = float(min(above_chance, 1.0) * share)
+            self.chance_level_ = 0.0 if known else float("nan")
             consequence = "LPFU is decided by LP alone, FU being undefined"
+        # LP has announced it if that is so.
+        self.saturated_ = lp.saturated_ or self.n_triplets_ == 0
         if reason is not None:
-            warnings.warn(f"{consequence}: {reason}.", UninformativeScoreWarning, stacklevel=6)
+            announce(f"{consequence}: {reason}.", UninformativeScoreWarning)
 
     def _label_prediction(self, inputs):
         """Fit LP on features that are computed in canonical order, so always the same batches."""

@@ -151,6 +151,8 @@ class NetworkInputs:
         The backbone.
     codes : ndarray of shape (n_samples,)
         Classes of the rows, as given.
+    keys : ndarray of shape (n_samples,)
+        A number for each row, which only its content decides.
     classes : list of ndarray of int
         Rows of each class, smallest class first, in an order that only their content decides.
     """
@@ -162,12 +164,13 @@ class NetworkInputs:
         with np.errstate(over="ignore"):
             self._batches = backbone._as_batches(X, reset=False)
         self._files = list(X) if isinstance(self._batches, FileImages) else None
-        self.classes = canonical_classes(self._keys(), codes)
+        self.keys = self._compute_keys()
+        self.classes = canonical_classes(self.keys, codes)
 
     def __len__(self):
         return len(self.codes)
 
-    def _keys(self):
+    def _compute_keys(self):
         """Numbers that tell rows of different content apart, the same for every backbone."""
         if self._files is not None:
             return np.array([_digest(item) for item in self._files], dtype=np.uint64)

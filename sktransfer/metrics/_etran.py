@@ -1,6 +1,5 @@
 """ETran: an energy of the features and the fit of a linear discriminant analysis."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -8,10 +7,11 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
 
 from ..exceptions import UninformativeScoreWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._discriminant import ClassScatter, adaptive_shrinkage
-from ._permutations import chance_scores, reason_to_doubt
+from ._permutations import chance_scores, reason_to_doubt, trivial_reason
 from ._pool import scaled_parts
 from ._second_moments import row_blocks
 from ._statistics import drawn_seed
@@ -67,7 +67,8 @@ class ETran(RowMetric):
     chance_level_ : float
         Mean `score_` under permuted labels.
     saturated_ : bool
-        Whether the part ``lda`` can't be told from that of permuted labels.
+        Whether there is no score (NaN), or its part ``lda`` can't be told from that of permuted
+        labels.
     shrinkage_ : float
         Weight of the multiple of the identity in the within-class covariance; NaN for "published",
         where it has no influence.
@@ -162,31 +163,19 @@ class ETran(RowMetric):
         self.chance_level_ = float("nan")
         if chance:
             self.chance_level_ = _alone(energy, float(np.mean(chance)), n_features)
-        self._judge(spectrum.rank, n_samples, chance)
-
-    def _judge(self, rank, n_samples, chance):
-        lda = self.components_["lda"]
-        if rank == 0:
-            reason = "the features are constant"
-        elif len(self.classes_) == n_samples:
-            reason = "every class has a single sample"
-        else:
-            reason = reason_to_doubt(lda, chance, 1.0)
-        self.saturated_ = reason is not None
         if self.n_tail_ == 0:
-            warnings.warn(
+            self.saturated_ = True
+            announce(
                 f"ETran has no score (NaN): the number of samples in the energy's tail is zero for "
                 f"{n_samples} samples. Use formula='intended' or a larger tail.",
                 UninformativeScoreWarning,
-                stacklevel=8,
             )
-        elif reason:
-            warnings.warn(
-                f"The part 'lda' of ETran, {lda:.6g}, says nothing: {reason}. Use fewer features "
-                "or more samples.",
-                UninformativeScoreWarning,
-                stacklevel=8,
-            )
+            return
+        reason = trivial_reason(spectrum.rank == 0, len(self.classes_), n_samples)
+        reason = reason or reason_to_doubt(lda, chance, 1.0)
+        if reason:
+            reason = f"by its part 'lda' of {lda:.6g}, {reason}"
+        self._judge(reason, "Use fewer features or more samples.")
 
     @classmethod
     def pool_scores(cls, fitted_metrics):

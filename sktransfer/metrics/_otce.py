@@ -1,6 +1,5 @@
 """OTCE: conditional entropy of target labels given source labels under an optimal transport."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -8,11 +7,10 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import TransferabilityMetric
 from ._canonical import row_ranks
-from ._permutations import chance_scores, reason_to_doubt
+from ._permutations import chance_scores, reason_to_doubt, trivial_reason
 from ._source import check_same_width, check_source_samples
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed, entropy
@@ -186,23 +184,10 @@ class OTCE(TransferabilityMetric):
         self.chance_level_ = float("nan")
         if chance:
             self.chance_level_ = max(float(np.mean(chance)) - penalty, lowest)
-        if len(target.classes) == len(X):
-            reason = "every class has a single sample"
-        elif len(self.source_classes_) == 1:
+        reason = trivial_reason(False, len(target.classes), len(X))
+        if len(self.source_classes_) == 1:
             reason = "the source has one class only"
-        else:
-            # Relative to labels that have nothing in common, which are worth 0.
-            worthless = self.label_entropy_
-            reason = reason_to_doubt(
-                task + worthless, [part + worthless for part in chance], worthless
-            )
-        self.saturated_ = reason is not None
-        if reason:
-            warnings.warn(
-                f"The OTCE score {self.score_:.6g} says nothing: {reason}.",
-                UninformativeScoreWarning,
-                stacklevel=6,
-            )
+        self._judge(reason or reason_to_doubt(task, chance, 0.0, lowest=-self.label_entropy_))
 
 
 def _conditional_entropy(joint):

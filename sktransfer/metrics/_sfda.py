@@ -1,17 +1,15 @@
 """SFDA: self-challenging Fisher discriminant analysis."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._discriminant import ClassScatter, adaptive_shrinkage
-from ._permutations import chance_scores, reason_to_doubt
+from ._permutations import chance_scores, reason_to_doubt, trivial_reason
 from ._statistics import drawn_seed
 
 
@@ -74,8 +72,8 @@ class SFDA(RowMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If the score can't be told from that of permuted labels: it does not exceed their mean by
-        three standard deviations, or their mean exceeds 0.99.
+        If the score can't be told from that of permuted labels: one in a hundred of them
+        would be as high, or their mean exceeds 0.99.
 
     See Also
     --------
@@ -142,7 +140,7 @@ class SFDA(RowMetric):
 
         self.seed_ = drawn_seed(self.random_state)
         variances = np.square(Z).mean(axis=0)
-        reason = self._trivial(spectrum.rank, len(X))
+        reason = trivial_reason(spectrum.rank == 0, len(self.classes_), len(X))
         chance = chance_scores(
             lambda codes: self._challenge(
                 Z, codes, ones, spectrum.unit, len(directions), variances
@@ -158,7 +156,10 @@ class SFDA(RowMetric):
         self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
         if not chance and score > 1 - 1e-9:
             reason = "it is at its maximum"
-        self._judge(reason or reason_to_doubt(score, chance, 1.0))
+        self._judge(
+            reason or reason_to_doubt(score, chance, 1.0),
+            "Use fewer features, more samples or shrinkage='ledoit_wolf'.",
+        )
 
     def _challenge(self, Z, codes, ones, unit, n_features, variances=None):
         """Fit, mix and fit again; return the last fit, its factor, the score and the shrinkage."""
@@ -181,24 +182,6 @@ class SFDA(RowMetric):
         if self.shrinkage == "ledoit_wolf":
             return _ledoit_wolf(scatter, Z, codes, n_features)
         return adaptive_shrinkage(scatter.within, ones, unit, n_features)
-
-    def _trivial(self, rank, n_samples):
-        """Say why any labels give this score, if that is known without trying some."""
-        if rank == 0:
-            return "the features are constant"
-        if len(self.classes_) == n_samples:
-            return "every class has a single sample"
-        return None
-
-    def _judge(self, reason):
-        self.saturated_ = reason is not None
-        if reason:
-            warnings.warn(
-                f"The SFDA score {self.score_:.6g} says nothing: {reason}. Use fewer features, "
-                "more samples or shrinkage='ledoit_wolf'.",
-                UninformativeScoreWarning,
-                stacklevel=5,
-            )
 
     def predict_proba(self, X):
         """Class probabilities of the classifier fitted last, for rows as they are.

@@ -31,6 +31,10 @@ def fitted(**parameters):
     return LPFU(backbone(), random_state=0).set_params(**parameters).fit(IMAGES, Y)
 
 
+def fitted_to(labels):
+    return LPFU(backbone(), random_state=0).fit(IMAGES, labels)
+
+
 def of_parts(lp, fu, pool="product", score=0.5):
     metric = LPFU(pool=pool)
     metric.components_ = {"lp": lp, "fu": fu}
@@ -59,10 +63,12 @@ def test_the_score_of_one_candidate_is_quality_above_chance_times_share_of_the_s
     assert metric.score_ == pytest.approx((lp - chance) / (1 - chance) * fu / (1 + fu))
     first, second = metric.gradient_norms_.mean(axis=0)
     assert metric.score_ == pytest.approx((lp - chance) / (1 - chance) * second / (first + second))
+    assert metric.chance_level_ == 0
+    assert not metric.saturated_
     in_sample = fitted(in_sample=True)
-    assert np.isnan(in_sample.lp_chance_level_)
-    lp, fu = in_sample.components_.values()
-    assert in_sample.score_ == pytest.approx(lp * fu / (1 + fu))
+    assert in_sample.lp_chance_level_ > chance  # labels that the projection has seen
+    lp, fu, chance = *in_sample.components_.values(), in_sample.lp_chance_level_
+    assert in_sample.score_ == pytest.approx((lp - chance) / (1 - chance) * fu / (1 + fu))
     assert lp > metric.components_["lp"]
 
 
@@ -80,7 +86,12 @@ def test_parameters_reach_both_parts():
 def test_shuffled_labels_score_less():
     rng = np.random.default_rng(0)
     metric = fitted()
-    shuffled = [metric.score(IMAGES, rng.permutation(Y)) for _ in range(5)]
+    shuffled = []
+    for _ in range(5):
+        with pytest.warns(UninformativeScoreWarning, match="The LP score .* permuted labels"):
+            other = fitted_to(rng.permutation(Y))
+        assert other.saturated_
+        shuffled.append(other.score_)
     assert metric.score_ > max(shuffled)
 
 
@@ -158,6 +169,7 @@ def test_features_that_separate_the_classes_are_not_thrown_out():
     lp, chance = metric.components_["lp"], metric.lp_chance_level_
     assert metric.score_ == pytest.approx((lp - chance) / (1 - chance) / 2)
     assert metric.score_ > 0.4
+    assert not metric.saturated_
 
 
 def test_without_triplets_there_is_no_score():
@@ -165,6 +177,8 @@ def test_without_triplets_there_is_no_score():
         warnings.simplefilter("always")
         metric = LPFU(backbone(), random_state=0).fit(IMAGES[:6], np.arange(6))
     assert np.isnan(metric.score_)
+    assert np.isnan(metric.chance_level_)
+    assert metric.saturated_
     assert metric.components_["lp"] == 0.0
     lp, own = caught
     assert "every class has a single sample" in str(lp.message)
