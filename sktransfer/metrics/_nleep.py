@@ -8,11 +8,13 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from ..exceptions import NotConvergedWarning, UninformativeScoreWarning
+from ..exceptions import NotConvergedWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._canonical import canonical_order, reproducible_spectrum, rounded_norms, row_ranks
 from ._leep import _empirical_predictor
+from ._permutations import Chance, reason_to_doubt, trivial_reason
 from ._statistics import drawn_seed, entropy
 
 # Components are rounded to this grid (in standard deviations), far below what `reg_covar` lets the
@@ -66,6 +68,8 @@ class NLEEP(RowMetric):
         The score: at most 0, or in (0, 1] if `log` is False.
     chance_level_ : float
         Mean score under permuted labels.
+    saturated_ : bool
+        Whether the score can't be told from that of permuted labels.
     label_entropy_ : float
         Entropy of the target labels in nats.
     n_components_ : int
@@ -94,8 +98,8 @@ class NLEEP(RowMetric):
     NotConvergedWarning
         If the mixture did not converge within 100 iterations.
     UninformativeScoreWarning
-        If there is a single mixture component (constant features, fewer than four samples), or
-        every class has a single sample.
+        If the score can't be told from that of permuted labels, or there is a single mixture
+        component (constant features, fewer than four samples).
 
     See Also
     --------
@@ -180,8 +184,25 @@ class NLEEP(RowMetric):
         self.posteriors_[order] = posteriors
         self.label_entropy_ = entropy(np.bincount(classes) / len(classes))
         self.score_ = _expected_prediction(posteriors, classes, self.log)
-        self.chance_level_ = self._chance_level(posteriors, classes)
-        self._announce(len(rows))
+        lowest, largest = (-self.label_entropy_, 0.0) if self.log else self._likelihoods(classes)
+        chance = Chance.sampled(self._chance_scores(posteriors, classes), lowest=lowest)
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        reason = trivial_reason(self.n_components_ == 0, len(self.classes_), len(rows))
+        if reason is None and self.n_mixture_components_ == 1:
+            reason = f"{len(rows)} samples allow a mixture of one component only"
+        if not self.converged_:
+            announce(
+                f"The mixture of {self.n_mixture_components_} components behind NLEEP did not "
+                f"converge within {self.n_iter_} iterations; the score is that of its last state.",
+                NotConvergedWarning,
+            )
+        self._judge(reason or reason_to_doubt(self.score_, chance, largest, lowest=lowest))
+
+    @staticmethod
+    def _likelihoods(classes):
+        """Mean likelihood of the class shares, which know nothing, and the largest."""
+        shares = np.bincount(classes) / len(classes)
+        return float(shares @ shares), 1.0
 
     def _principal_rows(self, X, target, moments):
         """Return principal components with a mean variance of one, and the log of what it was."""
@@ -238,39 +259,14 @@ class NLEEP(RowMetric):
                 self.converged_, self.n_iter_ = bool(mixture.converged_), int(mixture.n_iter_)
                 return posteriors
 
-    def _chance_level(self, posteriors, classes):
-        """Mean score over permutations of the labels, all in canonical order."""
-        if self.n_permutations == 0:
-            return np.nan
+    def _chance_scores(self, posteriors, classes):
+        """Scores of permuted labels, all in canonical order."""
         rng = np.random.default_rng(self.seed_)
         labels = np.sort(classes)
-        scores = [
+        return [
             _expected_prediction(posteriors, rng.permutation(labels), self.log)
             for _ in range(self.n_permutations)
         ]
-        return float(np.mean(scores))
-
-    def _announce(self, n_samples):
-        if not self.converged_:
-            warnings.warn(
-                f"The mixture of {self.n_mixture_components_} components behind NLEEP did not "
-                f"converge within {self.n_iter_} iterations; the score is that of its last state.",
-                NotConvergedWarning,
-                stacklevel=6,
-            )
-        if self.n_components_ == 0:
-            reason = "the features are constant"
-        elif self.n_mixture_components_ == 1:
-            reason = f"{n_samples} samples allow a mixture of one component only"
-        elif len(self.classes_) == n_samples:
-            reason = "every class has a single sample"
-        else:
-            return
-        warnings.warn(
-            f"The NLEEP score {self.score_:.6g} would be the same for any labels: {reason}.",
-            UninformativeScoreWarning,
-            stacklevel=6,
-        )
 
 
 def _expected_prediction(posteriors, codes, log):

@@ -1,15 +1,12 @@
 """PAS: how clearly target samples fall to one source class in the feature space."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_consistent_length, validate_data
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, _fit_context
-from ..utils._target import as_target_array
 from ._base import TransferabilityMetric
 from ._permutations import chance_scores, reason_to_doubt
 from ._source import check_same_width, check_source_rows, check_source_samples
@@ -92,7 +89,7 @@ class PAS(TransferabilityMetric):
     rotated (together with the source), or extended by zero columns; it changes under shifts. A
     vector of zeros has no direction: its cosine distance to anything is 1. A margin with d2 = 0 is
     0: two centroids in the sample's own direction don't tell it anything. With a source, `fit` and
-    `score` take y for the sake of a common interface and do not read it. One sample is enough then.
+    `score` take y for the sake of a common interface and only count it. One sample is enough then.
     Cost O(n_samples n_features n_classes).
 
     References
@@ -153,7 +150,8 @@ class PAS(TransferabilityMetric):
         X : array-like of shape (n_samples, n_features)
             Frozen features of the target, float32 or float64. Never changed.
         y : array-like of shape (n_samples,) or (n_samples, 1), default=None
-            The target labels; required without a source, not read with one.
+            The target labels; required without a source. With one their values are not read,
+            whatever they are.
 
         Returns
         -------
@@ -163,19 +161,17 @@ class PAS(TransferabilityMetric):
         source = self._source()
         if source is None:
             return self._validate_and_fit(X, y, None)
-        if y is None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                X = validate_data(self, X, dtype=[np.float64, np.float32])
-        else:
-            with np.errstate(over="ignore", invalid="ignore"):
-                X, _ = self._validate_features(X, as_target_array(y))
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = validate_data(self, X, dtype=[np.float64, np.float32])
+        if y is not None:
+            check_consistent_length(X, y)
         self.classes_, centroids = source
         check_same_width(X, centroids, "PAS")
         self.seed_ = drawn_seed(self.random_state)
         self.centroids_ = centroids
         self.score_ = _mean_margin(X, _unit_rows(centroids))
         self.chance_level_ = float("nan")
-        self._judge(None, 6)
+        self._judge(self._no_margin())
         return self
 
     def score(self, X, y=None):
@@ -229,18 +225,10 @@ class PAS(TransferabilityMetric):
         reason = reason_to_doubt(self.score_, chance, 1.0)
         if len(target.classes) == len(X):
             reason = "every class has a single sample"
-        self._judge(reason, 7)
+        self._judge(self._no_margin() or reason)
 
-    def _judge(self, reason, stacklevel):
-        if self.score_ == 0.0:
-            reason = "no sample is nearer to one class than to another"
-        self.saturated_ = reason is not None
-        if reason:
-            warnings.warn(
-                f"The PAS score {self.score_:.6g} says nothing: {reason}.",
-                UninformativeScoreWarning,
-                stacklevel=stacklevel,
-            )
+    def _no_margin(self):
+        return "no sample is nearer to one class than to another" if self.score_ == 0.0 else None
 
 
 def _unit_rows(X):

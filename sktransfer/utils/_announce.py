@@ -1,0 +1,32 @@
+"""Warnings that point at the line of the caller, however deep in the package they are raised."""
+
+import os
+import sys
+import warnings
+
+import sklearn
+
+__all__ = ["announce"]
+
+# Frames of this package and of scikit-learn, whose wrappers stand between the two, are passed over.
+_PASSED_OVER = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep
+    for path in (os.path.dirname(__file__), sklearn.__file__)
+)
+
+
+def announce(message, category):
+    """Warn on behalf of the first caller outside of this package and of scikit-learn.
+
+    Parameters
+    ----------
+    message : str
+        The message.
+    category : type
+        The kind of warning.
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PASSED_OVER):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
