@@ -1,8 +1,9 @@
 """The decomposition of the centred features, from second moments or from rows."""
 
 import numpy as np
-from scipy import linalg
+from scipy.linalg import blas
 
+from ._eigenvectors import Eigenvectors
 from ._spectrum import CenteredSpectrum, power_of_two, refine_unit
 
 # Elements of a float64 block of kept rows (2 MiB), which is at most this share of the Gram matrix:
@@ -62,17 +63,14 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
     variances = moments.column_variances(scatter)
     fourth = factor * max(moments.fourth_about(offset, scatter), 0.0)
     # Centre in place in the triangle that the eigensolver reads.
-    scatter = linalg.blas.dsyr(-total_weight, offset, a=scatter, lower=1, overwrite_a=1)
+    scatter = blas.dsyr(-total_weight, offset, a=scatter, lower=1, overwrite_a=1)
     if column_scale is not None:
         scatter /= column_scale
         scatter /= column_scale[:, None]
         cross /= column_scale
         mean = mean / column_scale
-    ascending, vectors = linalg.eigh(
-        scatter, lower=True, overwrite_a=True, check_finite=False, driver="evr"
-    )
-    del scatter
-    eigenvalues = factor * np.maximum(ascending[::-1], 0.0)
+    directions = Eigenvectors(scatter)
+    eigenvalues = factor * np.maximum(directions.eigenvalues, 0.0)
     trace = float(eigenvalues.sum())
     mean_square = (trace / n_samples + float(mean @ mean)) / n_features
     tolerance = _rank_tolerance(
@@ -80,7 +78,7 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
     )
     rank = int(np.count_nonzero(eigenvalues > tolerance))
     kept = eigenvalues[:rank]
-    directions = _Descending(vectors, rank)
+    directions.keep(rank)
 
     loadings = directions.along(cross.T) / np.sqrt(kept)[:, None]
     centred_square = factor * (moments.sum_tt - moments.sum_t**2 / total_weight)
@@ -109,29 +107,6 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
         _right=directions.combine,
         _leading=directions.leading,
     )
-
-
-class _Descending:
-    """The last columns of a matrix of eigenvectors, as an eigensolver orders them, from behind.
-
-    The columns stay where they are: a product with a reversed view would copy them, or do without
-    BLAS.
-    """
-
-    def __init__(self, vectors, rank):
-        self.ascending = vectors[:, vectors.shape[1] - rank :]
-
-    def along(self, columns):
-        """Return the coordinates of columns."""
-        return (self.ascending.T @ columns)[::-1]
-
-    def combine(self, coordinates):
-        """Return the columns that have these coordinates."""
-        return self.ascending @ coordinates[::-1]
-
-    def leading(self, k):
-        """Return a copy of the first k."""
-        return np.array(self.ascending[:, self.ascending.shape[1] - k :][:, ::-1], order="F")
 
 
 class _CentredRows:
@@ -230,16 +205,13 @@ def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
     along_mean = np.zeros(n_samples)
     for columns in rows.column_blocks():
         block = rows.block(columns)
-        gram = linalg.blas.dsyrk(1.0, block.T, trans=1, beta=1.0, c=gram, lower=1, overwrite_c=1)
+        gram = blas.dsyrk(1.0, block.T, trans=1, beta=1.0, c=gram, lower=1, overwrite_c=1)
         along_mean += block @ mean[columns]
     del block
     norms = np.diagonal(gram) / root[:, 0] ** 2
     fourth = float(root[:, 0] ** 2 @ norms**2)
-    ascending, vectors = linalg.eigh(
-        gram, lower=True, overwrite_a=True, check_finite=False, driver="evr"
-    )
-    del gram
-    eigenvalues = np.maximum(ascending[::-1], 0.0)
+    left = Eigenvectors(gram)
+    eigenvalues = np.maximum(left.eigenvalues, 0.0)
     trace = float(eigenvalues.sum())
     mean_square = (trace / n_samples + float(mean @ mean)) / n_features
     tolerance = _rank_tolerance(
@@ -247,7 +219,7 @@ def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
     )
     # Centring costs one direction, whatever rounding says.
     rank = min(int(np.count_nonzero(eigenvalues > tolerance)), n_samples - 1)
-    left = _Descending(vectors, rank)
+    left.keep(rank)
     kept = eigenvalues[:rank]
     sigma = np.sqrt(kept)
 

@@ -20,12 +20,18 @@ from dataclasses import dataclass
 import numpy as np
 
 _LOG_2PI = np.log(2 * np.pi)
+_TINY = np.finfo(np.float64).tiny
 
 # Width of the first intervals in u = log(tau).
 _FIRST_STEP = 0.5
 
 # Points evaluated at once times directions: 256 KiB per temporary array, so that all stay in cache.
 _CHUNK_ELEMENTS = 2**15
+
+# What a point costs for all outputs together, beside that of a single output by products of
+# matrices, and what it costs for one output alone; measured.
+_GRID_COST = 15
+_POINT_COST = 30
 
 # Precisions to about ten digits; the evidence is flat there and exact.
 _PRECISION = 1e-11
@@ -125,6 +131,11 @@ class ProfiledEvidence:
         floored : ndarray of shape (n_points,), dtype bool
             Whether the noise variance is at its lower bound.
         """
+        points, at = np.unique(u, return_inverse=True)
+        outputs, of = np.unique(output, return_inverse=True)
+        # Outputs that are asked for at the same points share what does not depend on them.
+        if len(points) * (_GRID_COST + len(outputs)) < _POINT_COST * len(u):
+            return tuple(part[of, at] for part in self.on_grid(points, outputs))
         parts = [np.empty(len(u)) for _ in range(4)] + [np.empty(len(u), dtype=bool)]
         step = max(1, _CHUNK_ELEMENTS // max(1, len(self.eigenvalues)))
         for start in range(0, len(u), step):
@@ -151,7 +162,7 @@ class ProfiledEvidence:
         n, energy = self.n, solved["energy"]
         noise = np.maximum(energy, self.floor[output]) / n
         value = 0.5 * (-np.log(noise) - energy / (n * noise) - _LOG_2PI - solved["log_det"] / n)
-        g = np.exp(u) * solved["norm"] / np.maximum(energy, np.finfo(float).tiny)
+        g = np.exp(u) * solved["norm"] / np.maximum(energy, _TINY)
         slope = self._slope(u, output, solved)
         return value, slope, solved["gamma"], np.clip(g, 0.0, 1.0), solved["floored"]
 
