@@ -9,9 +9,10 @@ from ._spectrum import power_of_two, refine_unit
 # Elements of a float64 block of rows that others take out of a matrix at a time (2 MiB).
 _BLOCK_ELEMENTS = 2**18
 
-# Elements of a block that updates the second moments at once (8 MiB): more rows leave less time
-# to what an update costs beside its products. Of these, as many are converted to float64 at a
-# time (512 KiB) as stay in cache for the passes made over them.
+# Elements of a block that updates the second moments at once: more rows leave less time to what an
+# update costs beside its products. At most 8 MiB, and twice as many as there are second moments or
+# 2 MiB. Of these, as many are converted to float64 at a time (512 KiB) as stay in cache for the
+# passes made over them.
 _UPDATE_ELEMENTS = 2**20
 _TILE_ELEMENTS = 2**16
 
@@ -134,8 +135,10 @@ class SecondMoments:
         if self.shift is None:
             self._start(X, target)
         self._unpack()
-        blocks = list(row_blocks(len(X), X.shape[1], _UPDATE_ELEMENTS))
-        buffer = np.empty((blocks[0].stop, X.shape[1]))
+        n_features = X.shape[1]
+        size = min(_UPDATE_ELEMENTS, max(2 * n_features**2, _BLOCK_ELEMENTS))
+        blocks = list(row_blocks(len(X), n_features, size))
+        buffer = np.empty((blocks[0].stop, n_features))
         # All products are made by scipy's BLAS or without one: numpy's has threads of its own, and
         # where the two take turns each waits for the other's.
         for rows in blocks:
