@@ -52,6 +52,29 @@ def rotated_spectra(spectrum, labels, seed, n_draws):
         )
 
 
+def side_by_side(spectra):
+    """Gather the outputs of several decompositions of the same features in one.
+
+    Parameters
+    ----------
+    spectra : list of CenteredSpectrum
+        Decompositions that differ in what they say of the target.
+
+    Returns
+    -------
+    spectrum : CenteredSpectrum
+        One with all their outputs in turn.
+    """
+    of_outputs = ("loadings", "target_residual", "target_sum", "target_square", "target_unit")
+    return replace(
+        spectra[0],
+        **{
+            name: np.concatenate([getattr(spectrum, name) for spectrum in spectra], axis=-1)
+            for name in of_outputs
+        },
+    )
+
+
 def _products(loadings, centred):
     """Products of centred target columns, of which only the squares are known.
 
