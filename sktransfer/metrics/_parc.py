@@ -19,6 +19,8 @@ from ._statistics import drawn_seed
 
 # Up to so many pairs every correlation is kept and sorted; more are counted on a grid.
 _MOST_SORTED_PAIRS = 2**20
+# Samples whose labels are permuted; a stratified part of more.
+_MOST_PERMUTED = 1448
 # Correlations that differ by less than this are equal but for rounding.
 _TIE = 1e-12
 # Steps of the grid per unit of correlation. The score changes by about their width divided by the
@@ -250,11 +252,10 @@ def _permuted_scores(rows, directions, codes):
     The scatter of a part is larger than that of the whole, by the root of the numbers of samples
     at least.
     """
-    most = int(np.sqrt(2 * _MOST_SORTED_PAIRS))
     smaller = 1.0
-    if len(rows) > most:
-        kept = _stratified_draw(row_order(rows).argsort(), codes, most, _SEED)
-        smaller = np.sqrt(most / len(rows))
+    if len(rows) > _MOST_PERMUTED:
+        kept = _stratified_draw(row_order(rows).argsort(), codes, _MOST_PERMUTED, _SEED)
+        smaller = np.sqrt(_MOST_PERMUTED / len(rows))
         rows, directions, codes = rows[kept], directions[kept], codes[kept]
     pairs = _SortedPairs(directions)
     return [

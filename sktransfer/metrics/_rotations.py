@@ -30,22 +30,28 @@ def rotated_spectra(spectrum, labels, seed, n_draws):
     Yields
     ------
     spectrum : CenteredSpectrum
-        The same with other `loadings` and `target_residual`.
+        The same with other `loadings` and `target_residual`. None if there are more outputs than
+        dimensions to turn them in.
     """
     rng = np.random.default_rng(seed)
     total, n_samples = spectrum.target_sum, spectrum.n_samples
     centred = np.maximum(spectrum.target_square - total**2 / n_samples, 0.0)
+    order = np.arange(len(total))
     if labels:
-        products = np.diag(total) - np.outer(total, total) / n_samples
+        # By size, so that the names of the classes do not matter.
+        order = np.argsort(total, kind="stable")
+        products = np.diag(total[order]) - np.outer(total[order], total[order]) / n_samples
     else:
         products = _products(spectrum.loadings, centred)
+    # The symmetric root, which rounding does not turn.
     values, vectors = linalg.eigh(products)
-    kept = values > 1e-12 * values[-1]
-    # No more columns than there are dimensions to turn in.
-    root = (vectors[:, kept] * np.sqrt(values[kept])).T[1 - n_samples :]
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    if len(root) > n_samples - 1:
+        return
     for _ in range(n_draws):
         frame = _random_rows(spectrum.rank, n_samples - 1, len(root), rng)
-        loadings = frame @ root
+        loadings = np.empty((len(frame), len(root)))
+        loadings[:, order] = frame @ root
         reached = np.einsum("rc,rc->c", loadings, loadings)
         yield replace(
             spectrum, loadings=loadings, target_residual=np.maximum(centred - reached, 0.0)

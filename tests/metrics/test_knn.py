@@ -14,6 +14,9 @@ from sktransfer.exceptions import ConstantTargetWarning, UninformativeScoreWarni
 from sktransfer.metrics import _knn
 from sktransfer.metrics._knn import KNN, vote_chance
 
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
+
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ENTRIES = [
     pytest.param(case, *(key + "@").split("@")[:2], entry, id=f"{case}-{key}")

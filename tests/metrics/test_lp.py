@@ -13,6 +13,9 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from sktransfer.exceptions import TransferabilityWarning, UninformativeScoreWarning
 from sktransfer.metrics._lp import LP
 
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
+
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ENTRIES = [
     pytest.param(case, key.partition("@")[2], entry, id=f"{case}-{key}")
@@ -53,7 +56,6 @@ def test_in_sample_formula(n_neighbors):
     expected = own_label_share(projected, y, projected, y, n_neighbors).mean()
     assert metric.score_ == pytest.approx(expected, abs=2 / (n_neighbors * 80))
     assert metric.n_folds_ == 1
-    assert not hasattr(metric, "chance_level_")
 
 
 def test_cross_fitted_formula(monkeypatch):
@@ -142,8 +144,10 @@ def test_chance_level_follows_the_shares_of_the_classes():
     F, y = rng.normal(size=(200, 5)), np.repeat([0, 1], [150, 50])
     metrics = [LP(random_state=seed, max_iter=5) for seed in range(6)]
     scores = [metric.fit(F, rng.permutation(y)).score_ for metric in metrics]
-    assert metrics[0].chance_level_ == pytest.approx(0.75**2 + 0.25**2, abs=1e-3)
-    assert np.mean(scores) == pytest.approx(metrics[0].chance_level_, abs=0.03)
+    levels = [metric.chance_level_ for metric in metrics]
+    # Predictions favour the larger class a little more than its share does.
+    assert 0.75**2 + 0.25**2 - 0.01 < min(levels) < max(levels) < 0.75
+    assert np.mean(scores) == pytest.approx(np.mean(levels), abs=0.02)
 
 
 def test_informative_beats_shuffled():
@@ -289,7 +293,9 @@ def test_seed(random_state):
     assert metric.score(F, y) == metric.score_
     assert LP(random_state=metric.seed_).fit(F, y).score_ == metric.score_
     in_sample = metric.set_params(in_sample=True).fit(F, y)
-    assert not hasattr(in_sample, "chance_level_")
+    again = LP(in_sample=True, random_state=in_sample.seed_).fit(F, y)
+    assert again.score_ == in_sample.score_
+    assert again.chance_level_ == in_sample.chance_level_
 
 
 def test_seeds_change_the_folds():

@@ -14,6 +14,9 @@ from sktransfer.exceptions import UninformativeScoreWarning
 from sktransfer.metrics import MetricInputs, _pas
 from sktransfer.metrics._pas import PAS
 
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
+
 
 def make_data(n_samples=60, n_features=8, n_classes=3, seed=0):
     rng = np.random.default_rng(seed)
