@@ -81,13 +81,17 @@ def row_order(X):
         Positions of the rows in that order, which shifts and positive factors of X leave as it is
         but for rounding; equal rows may change places.
     """
-    low = X.min(axis=0).astype(np.float64)
-    unit = power_of_two(max(abs(float(X.max())), abs(float(X.min()))))
-    size = power_of_two(np.max(X.max(axis=0).astype(np.float64) / unit - low / unit))
+    low, high = (bound(axis=0).astype(np.float64) for bound in (X.min, X.max))
+    unit = power_of_two(max(abs(float(high.max())), abs(float(low.min()))))
+    low /= unit
+    size = power_of_two(np.max(high / unit - low))
     keys = np.empty(len(X))
     for rows in row_blocks(*X.shape):
-        block = np.ascontiguousarray(X[rows], dtype=np.float64) / unit - low / unit
-        keys[rows] = row_keys(block / size)
+        block = X[rows].astype(np.float64, order="C")
+        block *= 1 / unit  # exact, as these are powers of two
+        block -= low
+        block *= 1 / size
+        keys[rows] = row_keys(block)
     return np.argsort(keys, kind="stable")
 
 

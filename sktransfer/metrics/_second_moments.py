@@ -10,8 +10,8 @@ from ._spectrum import power_of_two, refine_unit
 _BLOCK_ELEMENTS = 2**18
 
 # Elements of a block that updates the second moments at once: more rows leave less time to what an
-# update costs beside its products. At most 8 MiB, and twice as many as there are second moments or
-# 2 MiB. Of these, as many are converted to float64 at a time (512 KiB) as stay in cache for the
+# update costs beside its products. At most 8 MiB, and 1.5 times as many as there are second moments
+# or 2 MiB. Of these, as many are converted to float64 at a time (512 KiB) as stay in cache for the
 # passes made over them.
 _UPDATE_ELEMENTS = 2**20
 _TILE_ELEMENTS = 2**16
@@ -100,14 +100,15 @@ class SecondMoments:
 
     def _start(self, X, target):
         """Choose shift and unit from the first rows."""
-        first = X[: min(len(X), 1024)].astype(np.float64)
-        largest = power_of_two(np.abs(first).max(initial=0.0))
+        first = X[: min(max(X.shape[1], 256), 1024)].astype(np.float64)
+        largest = power_of_two(max(float(first.max()), -float(first.min())))
         first /= largest
         shift = first.mean(axis=0)
         # The rounded mean of equal numbers may differ from them: constant columns must become 0.
         constant = (first == first[0]).all(axis=0)
         shift[constant] = first[0][constant]
-        size = float(np.abs(first - shift).max(initial=0.0))
+        first -= shift
+        size = max(float(first.max(initial=0.0)), -float(first.min(initial=0.0)))
         self.unit = refine_unit(largest, size or np.abs(shift).max(initial=0.0))
         self.shift = shift * (largest / self.unit)
         self.target_shift = np.zeros(len(self.sum_t))
@@ -136,7 +137,7 @@ class SecondMoments:
             self._start(X, target)
         self._unpack()
         n_features = X.shape[1]
-        size = min(_UPDATE_ELEMENTS, max(2 * n_features**2, _BLOCK_ELEMENTS))
+        size = min(_UPDATE_ELEMENTS, max(3 * n_features**2 // 2, _BLOCK_ELEMENTS))
         blocks = list(row_blocks(len(X), n_features, size))
         buffer = np.empty((blocks[0].stop, n_features))
         # All products are made by scipy's BLAS or without one: numpy's has threads of its own, and

@@ -153,8 +153,10 @@ class CenteredSpectrum:
         coordinates = np.empty((len(X), directions.shape[1]))
         step = max(1, _BLOCK_ELEMENTS // self.n_features)
         for start in range(0, len(X), step):
-            rows = X[start : start + step].astype(np.float64) / self.unit
-            coordinates[start : start + step] = (rows - self.mean) @ directions
+            rows = X[start : start + step].astype(np.float64)
+            rows *= 1 / self.unit  # exact, as the unit is a power of two
+            rows -= self.mean
+            coordinates[start : start + step] = rows @ directions
         return coordinates
 
     def to_feature_space(self, along, mean_factor):

@@ -255,7 +255,7 @@ def test_the_mean_of_a_regression_target_costs_no_digits(offset):
 
 @each_metric
 def test_first_rows_that_tell_nothing_of_the_scale(metric):
-    # Shift and unit are taken from the first 1,024 rows.
+    # Shift and unit are taken from the first rows, 1,024 at most.
     rng = np.random.default_rng(0)
     late = np.r_[np.zeros((1100, 3)), rng.normal(size=(100, 3))]
     y = rng.integers(0, 2, 1200)
