@@ -174,8 +174,8 @@ class PACTran(RowMetric):
     >>> round(PACTran().fit(F, y).score_, 3)
     -0.213
     >>> P = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.1, 0.9]])
-    >>> round(PACTran("dirichlet").fit(P, [0, 0, 1, 1]).score_, 3)
-    -0.671
+    >>> round(PACTran("dirichlet").fit(np.tile(P, (5, 1)), [0, 0, 1, 1] * 5).score_, 3)
+    -0.368
     """
 
     needs = _OfInstance("features", _needs)

@@ -149,6 +149,19 @@ def test_it_answers_to_changes_of_the_features_as_documented():
     assert abs(PACTran().fit(3 * F, y).score_ - expected.score_) > 1e-3
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-130, 1e-100])
+def test_features_of_no_size_gain_nothing(scale):
+    y = np.arange(30) % 3
+    for seed in range(20):
+        F = scale * np.random.default_rng(seed).normal(size=(30, 6))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            warnings.simplefilter("ignore", UninformativeScoreWarning)
+            metric = PACTran().fit(F, y)
+        assert metric.saturated_
+        assert metric.components_["fit"] == pytest.approx(-np.log(3), rel=1e-14)
+
+
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])
 def test_features_of_any_size(scale):
     F, y = make_data(40, 6)
