@@ -80,10 +80,10 @@ def decompose_scatter(moments, n_samples, resolution, column_scale=None):
     kept = eigenvalues[:rank]
     directions.keep(rank)
 
-    loadings = directions.along(cross.T) / np.sqrt(kept)[:, None]
+    along = directions.along(np.column_stack([cross.T, mean]))
+    loadings, coordinates = along[:, :-1] / np.sqrt(kept)[:, None], along[:, -1]
     centred_square = factor * (moments.sum_tt - moments.sum_t**2 / total_weight)
     target_sum = factor * (moments.sum_t + total_weight * moments.target_shift)
-    coordinates = directions.along(mean)
     outside = mean - directions.combine(coordinates)
     return CenteredSpectrum(
         n_samples=n_samples,
@@ -227,10 +227,10 @@ def decompose_rows(X, targets, sample_weight, resolution, column_scale=None):
     targets = targets / target_unit
     target_mean = rows.share @ targets
     centred = root * (targets - target_mean)
-    loadings = left.along(centred)
+    along = left.along(np.column_stack([centred, along_mean]))
+    loadings, coordinates = along[:, :-1], along[:, -1] / sigma
     unreached = centred - left.combine(loadings)
     target_sum = n_samples * target_mean
-    coordinates = left.along(along_mean) / sigma
 
     def right(along):
         return rows.apply(left.combine((along.T / sigma).T))

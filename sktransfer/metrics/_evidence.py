@@ -22,7 +22,7 @@ import numpy as np
 from ._profiled_evidence import ProfiledEvidence
 
 # Width of the first intervals in u = log(tau).
-_FIRST_STEP = 0.5
+_FIRST_STEP = 1.0
 
 # Precisions to about ten digits; the evidence is flat there and exact.
 _PRECISION = 1e-11
@@ -135,7 +135,7 @@ def _maximize(evidence, tol):
     n_iter = 0
     if evidence.n_directions and len(usable):
         n_iter = _search(evidence, usable, best, best_u, tol)
-        _polish(evidence, best, best_u)
+        _polish(evidence, best, best_u, n_iter)
         # A gain of rounding size over pure noise is none: such a maximum lies at infinity.
         noise = evidence.pure_noise(usable)
         idle = usable[best[usable] <= noise + 1e-12 * np.maximum(1.0, np.abs(noise))]
@@ -184,13 +184,14 @@ def _improve(best, best_u, output, u, value):
     best_u[output[first[better]]] = u[first[better]]
 
 
-def _polish(evidence, best, best_u):
+def _polish(evidence, best, best_u, n_iter):
     """Find the zero of the derivative around each best point: the precisions are exact too."""
     output = np.flatnonzero(np.isfinite(best_u))
     if not len(output):
         return
     centre = best_u[output]
-    for step in 4.0 ** np.arange(-6, 1):
+    # As far as to the neighbours that were evaluated in the last round, or further.
+    for step in _FIRST_STEP * 2.0 ** np.arange(-n_iter, 1, 2):
         ends = np.stack([centre - step, centre + step])
         slopes = evidence.slope(ends.ravel(), np.tile(output, 2)).reshape(2, -1)
         bracketed = (slopes[0] > 0) & (slopes[1] < 0)
