@@ -26,6 +26,8 @@ _FIRST_STEP = 1.0
 
 # Precisions to about ten digits; the evidence is flat there and exact.
 _PRECISION = 1e-11
+# A derivative that is all rounding.
+_FLAT = 1e-15
 _MOST_ROUNDS = 64
 
 
@@ -212,8 +214,17 @@ def _polish(evidence, best, best_u, n_iter):
 def _falling_zero(function, left, right, at_left, at_right):
     """Find where functions of one variable each fall through zero, by Ridders' method.
 
-    Each round at least halves the intervals; near the zero the number of digits doubles.
+    Each round at least halves the intervals; near the zero the number of digits doubles. A point
+    that hardly moved is believed when there is a change of sign right beside it.
     """
+
+    def narrow(point, value):
+        nonlocal left, right, at_left, at_right
+        above = (value > 0) & (point > left)
+        left, at_left = np.where(above, point, left), np.where(above, value, at_left)
+        below = (value <= 0) & (point < right)
+        right, at_right = np.where(below, point, right), np.where(below, value, at_right)
+
     last = np.full(len(left), np.inf)
     for _ in range(_MOST_ROUNDS):
         middle = 0.5 * (left + right)
@@ -222,14 +233,14 @@ def _falling_zero(function, left, right, at_left, at_right):
         part = np.divide(at_middle, root, out=np.zeros(len(root)), where=root > 0)
         u = np.clip(middle + (middle - left) * part, left, right)
         at_u = function(u)
-        if (np.minimum(np.abs(u - last), right - left) <= _PRECISION).all():
+        narrow(middle, at_middle)
+        narrow(u, at_u)
+        if (np.abs(u - last) <= _PRECISION).any():
+            beside = np.clip(u + np.copysign(_PRECISION, at_u), left, right)
+            narrow(beside, function(beside))
+        if ((right - left <= 2 * _PRECISION) | (np.abs(at_u) <= _FLAT)).all():
             break
         last = u
-        for point, value in ((middle, at_middle), (u, at_u)):
-            above = (value > 0) & (point > left)
-            left, at_left = np.where(above, point, left), np.where(above, value, at_left)
-            below = (value <= 0) & (point < right)
-            right, at_right = np.where(below, point, right), np.where(below, value, at_right)
     return u
 
 

@@ -36,7 +36,8 @@ class FeatureMoments:
     cross-moments of features and target columns (for labels: the class sums), and the sums of
     ``||x||**4`` and ``||x||**2 x`` that the Ledoit-Wolf estimate needs. As long as there are no
     more samples than features the rows themselves are kept instead, and no matrix of shape
-    (n_features, n_features) is formed. Everything is accumulated in float64.
+    (n_features, n_features) is formed. Everything is accumulated in float64. From the first
+    decomposition until they change, the second moments take half the memory of such a matrix.
 
     Parameters
     ----------
