@@ -45,11 +45,14 @@ def rotated_spectra(spectrum, labels, seed, n_draws):
         products = _products(spectrum.loadings, centred)
     # The symmetric root, which rounding does not turn.
     values, vectors = linalg.eigh(products)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    values[values < 1e-12 * values[-1]] = 0.0
+    root = (vectors * np.sqrt(values)) @ vectors.T
     if len(root) > n_samples - 1:
         return
+    # A direction may point either way; the mean tells which way it does.
+    sign = np.where(spectrum.mean_coordinates < 0, -1.0, 1.0)[:, None]
     for _ in range(n_draws):
-        frame = _random_rows(spectrum.rank, n_samples - 1, len(root), rng)
+        frame = sign * _random_rows(spectrum.rank, n_samples - 1, len(root), rng)
         loadings = np.empty((len(frame), len(root)))
         loadings[:, order] = frame @ root
         reached = np.einsum("rc,rc->c", loadings, loadings)

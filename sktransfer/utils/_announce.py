@@ -4,19 +4,21 @@ import os
 import sys
 import warnings
 
+import joblib
 import sklearn
 
 __all__ = ["announce"]
 
-# Frames of this package and of scikit-learn, whose wrappers stand between the two, are passed over.
+# Frames of this package, and of those whose wrappers stand between it and the caller, are passed
+# over.
 _PASSED_OVER = tuple(
     os.path.dirname(os.path.abspath(path)) + os.sep
-    for path in (os.path.dirname(__file__), sklearn.__file__)
+    for path in (os.path.dirname(__file__), sklearn.__file__, joblib.__file__)
 )
 
 
 def announce(message, category):
-    """Warn on behalf of the first caller outside of this package and of scikit-learn.
+    """Warn on behalf of the first caller outside of this package, scikit-learn and joblib.
 
     Parameters
     ----------

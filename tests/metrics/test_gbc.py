@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import ortho_group
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 
 from sktransfer.exceptions import SingletonClassWarning, UninformativeScoreWarning
@@ -402,3 +403,17 @@ def test_integer_weights_are_repeats():
 def test_wrong_parameters(parameters, match):
     with pytest.raises(ValueError, match=match):
         GBC(**parameters).fit(*make_data())
+
+
+@pytest.mark.parametrize("kind", ["spherical", "diagonal", "full"])
+@pytest.mark.parametrize("n_components", [3, None])
+def test_the_chance_level_is_sampled_without_bias(kind, n_components):
+    X, y = make_data(60, 5, 3)
+    rng = np.random.default_rng(0)
+    metric = GBC(kind, n_components, n_permutations=0)
+    permuted = [clone(metric).fit(X, rng.permutation(y)).score_ for _ in range(60)]
+    level = clone(metric).set_params(n_permutations=60).fit(X, rng.permutation(y)).chance_level_
+    assert level == pytest.approx(np.mean(permuted), abs=5 * np.std(permuted) * np.sqrt(2 / 60))
+    assert np.isnan(metric.fit(X, y).chance_level_)
+    # Moments do not tell what other labels would score.
+    assert np.isnan(GBC(kind, n_components).partial_fit(X, y).chance_level_)

@@ -415,3 +415,15 @@ def test_bounds_and_the_smallest_problems():
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             NLEEP(**wrong).fit(F, y)
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_score_at_chance_is_announced(log):
+    rng = np.random.default_rng(0)
+    F, y = rng.normal(size=(60, 20)), np.arange(60) % 3
+    with pytest.warns(UninformativeScoreWarning, match="permuted labels score"):
+        metric = NLEEP(random_state=0, log=log).fit(F, y)
+    assert metric.saturated_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not NLEEP(random_state=0, log=log).fit(F[:, :4] + 6 * np.eye(3, 4)[y], y).saturated_

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln, logsumexp, softmax
 from scipy.stats import ortho_group
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 
@@ -351,3 +352,25 @@ def test_features_are_not_changed_and_need_no_seed():
     scores = {PACTran().fit(F, y).score_ for _ in range(2)}
     assert len(scores) == 1
     assert F.tobytes() == before
+
+
+def test_features_far_below_the_prior_are_announced():
+    F, y = make_data(60, 5)
+    rng = np.random.default_rng(0)
+    with pytest.warns(UninformativeScoreWarning, match="permuted labels score"):
+        metric = PACTran().fit(1e-20 * F, y)
+    assert metric.saturated_
+    assert metric.score_ == PACTran(n_permutations=0).fit(1e-20 * F, rng.permutation(y)).score_
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "dirichlet", "gamma"])
+@pytest.mark.parametrize("formula", ["bound", "published"])
+def test_the_chance_level_is_sampled_without_bias(kind, formula):
+    F, y = make_data(40, 4)
+    X = F if kind == "gaussian" else softmax(F, axis=1)
+    rng = np.random.default_rng(0)
+    metric = PACTran(kind, formula=formula, n_permutations=0)
+    permuted = [clone(metric).fit(X, rng.permutation(y)).score_ for _ in range(40)]
+    level = clone(metric).set_params(n_permutations=40).fit(X, rng.permutation(y)).chance_level_
+    assert level == pytest.approx(np.mean(permuted), abs=5 * np.std(permuted) * np.sqrt(2 / 40))
+    assert np.isnan(metric.fit(X, y).chance_level_)

@@ -356,3 +356,24 @@ def test_the_smallest_problems():
         PARC(max_samples=1).fit(F, y)
     with pytest.raises(ValueError, match="1 class"):
         PARC().fit(F, np.zeros(5))
+
+
+@pytest.mark.parametrize("n_samples", [33, 34, 35, 37, 40, 50, 70])
+def test_components_that_leave_nothing_of_clear_classes_are_announced(n_samples):
+    y = np.arange(n_samples) % 2
+    for seed in range(3):
+        F = np.random.default_rng(seed).normal(size=(n_samples, 200))
+        F[:, 0] += 10 * y
+        blurred, clear = PARC().fit(F, y), PARC(n_components=4).fit(F, y)
+        # Either there is still something to be seen, or it is said that there is not.
+        assert blurred.saturated_ == (blurred.score_ < 0.08) or 0.08 < blurred.score_ < 0.11
+        assert clear.score_ > 0.3
+        assert not clear.saturated_
+
+
+def test_the_scatter_of_many_samples_is_that_of_a_part():
+    F, y = make_data(1600, 6, 3)
+    rng = np.random.default_rng(0)
+    assert not PARC().fit(F, y).saturated_
+    with pytest.warns(UninformativeScoreWarning, match="permuted labels score 0 with"):
+        assert PARC().fit(F, rng.permutation(y)).saturated_
