@@ -72,7 +72,8 @@ class FeatureMoments:
     >>> import numpy as np
     >>> from sktransfer.metrics import FeatureMoments, LogME
     >>> rng = np.random.default_rng(0)
-    >>> F, y = rng.normal(size=(60, 5)), rng.integers(0, 3, size=60)
+    >>> y = rng.integers(0, 3, size=60)
+    >>> F = rng.normal(size=(60, 5)) + y[:, None]
     >>> first = FeatureMoments.from_arrays(F[:20], y[:20])
     >>> second = FeatureMoments.from_arrays(F[20:], y[20:])
     >>> merged = first + second
