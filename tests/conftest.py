@@ -1,9 +1,12 @@
-"""Settings that all tests share, and files of pretrained weights where there are any."""
+"""Settings and data that all tests share, and files of pretrained weights where there are any."""
 
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from sktransfer.datasets import load_digits_target
 
 try:
     import torch
@@ -42,3 +45,18 @@ def imagenet_mobilenet(tmp_path, monkeypatch):
     (folder / MOBILENET).symlink_to(found)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch_home"))
     return folder / MOBILENET
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Images and labels of a small target."""
+    target = load_digits_target()
+    return target.images_train[:120], target.y_train[:120]
+
+
+@pytest.fixture(scope="session")
+def npz(digits, tmp_path_factory):
+    """The path of a file of the same."""
+    path = tmp_path_factory.mktemp("npz") / "digits.npz"
+    np.savez(path, X=digits[0], y=digits[1])
+    return str(path)

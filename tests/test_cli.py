@@ -18,24 +18,11 @@ Image = pytest.importorskip("PIL.Image", reason="image folders need Pillow")
 
 from sktransfer._cli_candidates import parse_candidates
 from sktransfer.cli import _spread_lists, main
-from sktransfer.datasets import load_digits_target, load_tiny_zoo
+from sktransfer.datasets import load_tiny_zoo
 from sktransfer.metrics import metric_names
 from sktransfer.model_selection import TransferabilitySelector
 
 SMALL = ["tiny:mnist_half", "tiny:untrained_half"]
-
-
-@pytest.fixture(scope="module")
-def digits():
-    target = load_digits_target()
-    return target.images_train[:120], target.y_train[:120]
-
-
-@pytest.fixture(scope="module")
-def npz(digits, tmp_path_factory):
-    path = tmp_path_factory.mktemp("npz") / "digits.npz"
-    np.savez(path, X=digits[0], y=digits[1])
-    return str(path)
 
 
 @pytest.fixture(scope="module")

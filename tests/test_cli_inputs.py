@@ -16,20 +16,6 @@ pytest.importorskip("rich", reason="the command line needs rich")
 Image = pytest.importorskip("PIL.Image", reason="image folders need Pillow")
 
 from sktransfer.cli import main
-from sktransfer.datasets import load_digits_target
-
-
-@pytest.fixture(scope="module")
-def digits():
-    target = load_digits_target()
-    return target.images_train[:120], target.y_train[:120]
-
-
-@pytest.fixture(scope="module")
-def npz(digits, tmp_path_factory):
-    path = tmp_path_factory.mktemp("npz") / "digits.npz"
-    np.savez(path, X=digits[0], y=digits[1])
-    return str(path)
 
 
 def run(capsys, *arguments):

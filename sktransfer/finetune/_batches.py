@@ -2,27 +2,7 @@
 
 import numpy as np
 
-__all__ = ["canonical_classes", "consecutive_batches", "stratified_batches"]
-
-
-def canonical_classes(keys, codes):
-    """List the rows of each class in an order that depends on nothing but their content.
-
-    Parameters
-    ----------
-    keys : ndarray of shape (n,)
-        A number for each row that is computed from its content; equal rows have equal keys.
-    codes : ndarray of shape (n,), integer
-        Class of each row, numbered from 0 without gaps.
-
-    Returns
-    -------
-    classes : list of ndarray of int
-        Row numbers of each class, smallest class first; classes of one size by their keys.
-    """
-    order = np.lexsort((keys, codes))
-    classes = np.split(order, np.cumsum(np.bincount(codes))[:-1])
-    return sorted(classes, key=lambda rows: (len(rows), *keys[rows].tolist()))
+__all__ = ["consecutive_batches", "stratified_batches"]
 
 
 def consecutive_batches(n_samples, batch_size):

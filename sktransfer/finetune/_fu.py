@@ -1,6 +1,5 @@
 """FU: how much of the gradient reaches the first layer, compared with the second."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,7 +10,10 @@ from sktransfer.finetune._batches import consecutive_batches, stratified_batches
 from sktransfer.finetune._layers import find_early_layers, layer_weights, learning
 from sktransfer.finetune._network import NetworkMetric, undisturbed
 from sktransfer.finetune._triplet import count_triplets, triplet_loss
+from sktransfer.metrics._canonical import canonical_classes
+from sktransfer.metrics._permutations import reason_to_doubt, scores_until_sure
 from sktransfer.metrics._statistics import drawn_seed
+from sktransfer.utils._announce import announce
 from sktransfer.utils._sklearn import Interval, StrOptions
 
 __all__ = ["FU", "GradientRatio"]
@@ -32,55 +34,66 @@ class GradientRatio(NetworkMetric):
     def _gradient_ratio(self, inputs):
         """Set layers and gradient norms; return their ratio, or NaN and the reason."""
         self.seed_ = drawn_seed(self.random_state)
-        batches = self._batches(inputs)
-        module = inputs.backbone.module_
+        batches = self._batches(inputs, inputs.classes)
         with undisturbed(inputs.backbone.device_, self.seed_):
             self.layers_ = self._two_layers(inputs)
-            first, second = (layer_weights(module, name) for name in self.layers_)
-            weights = [*first, *second]
-            norms, n_triplets, n_active = [], [], []
-
-            def loss(features):
-                found = triplet_loss(features, codes, self.margin)
-                n_active.append(found.n_active)
-                return found.gradient
-
-            with learning(weights):
-                for rows in batches:
-                    codes = inputs.codes[rows]
-                    n_triplets.append(count_triplets(codes))
-                    gradients = inputs.gradients(rows, weights, loss)
-                    parts = gradients[: len(first)], gradients[len(first) :]
-                    norms.append([_norm(part) for part in parts])
-        self.gradient_norms_ = np.array(norms, dtype=np.float64).reshape(-1, 2)
-        self.n_batches_ = len(norms)
-        self.n_triplets_ = sum(n_triplets)
-        self.n_active_triplets_ = sum(n_active)
-        return self._ratio()
-
-    def _ratio(self):
-        # Their unit cancels; without it a mean of huge norms would not be finite.
-        norms = self.gradient_norms_ / max(self.gradient_norms_.max(initial=0.0), 1e-300)
-        first, second = norms.mean(axis=0) if len(norms) else (0.0, 0.0)
-        if first > 0:
-            return float(second / first), None
-        if self.n_triplets_ == 0:
-            return (
-                np.nan,
-                ("there is no triplet, which takes two samples of one class and one of another"),
+            self.gradient_norms_, self.n_triplets_, self.n_active_triplets_ = self._measure(
+                inputs, inputs.codes, batches
             )
-        if self.n_active_triplets_ == 0:
-            return np.nan, (
+        self.n_batches_ = len(self.gradient_norms_)
+        ratio = _ratio(self.gradient_norms_)
+        if not np.isnan(ratio):
+            return ratio, None
+        if self.n_triplets_ == 0:
+            reason = "there is no triplet, which takes two samples of one class and one of another"
+        elif self.n_active_triplets_ == 0:
+            reason = (
                 f"no triplet violates the margin of {self.margin:g}, so there is no gradient: the "
                 "features separate the classes already"
             )
-        which = f"layer {self.layers_[0]!r}" if second > 0 else "both layers"
-        return np.nan, f"the gradient of {which} is zero"
+        elif self.gradient_norms_[:, 1].any():
+            reason = f"the gradient of layer {self.layers_[0]!r} is zero"
+        else:
+            reason = "the gradient of both layers is zero"
+        return ratio, reason
 
-    def _batches(self, inputs):
+    def _measure(self, inputs, codes, batches):
+        """Return the norms of both layers' gradients in every batch, and counts of triplets."""
+        first, second = (layer_weights(inputs.backbone.module_, name) for name in self.layers_)
+        weights = [*first, *second]
+        norms, n_triplets, n_active = [], 0, 0
+        with learning(weights):
+            for rows in batches:
+                found = []
+
+                def loss(features, rows=rows, found=found):
+                    found.append(triplet_loss(features, codes[rows], self.margin))
+                    return found[0].gradient
+
+                gradients = inputs.gradients(rows, weights, loss)
+                n_triplets += count_triplets(codes[rows])
+                n_active += found[0].n_active
+                parts = gradients[: len(first)], gradients[len(first) :]
+                norms.append([_norm(part) for part in parts])
+        return np.array(norms, dtype=np.float64).reshape(-1, 2), n_triplets, n_active
+
+    def _permuted_ratios(self, inputs, n_permutations):
+        """Yield the ratios of permuted labels, where there are any."""
+        rng = np.random.default_rng(self.seed_)
+        labels = np.repeat(np.arange(len(inputs.classes)), [len(rows) for rows in inputs.classes])
+        codes = np.empty_like(labels)
+        for _ in range(n_permutations):
+            codes[np.argsort(inputs.keys, kind="stable")] = rng.permutation(labels)
+            batches = self._batches(inputs, canonical_classes(inputs.keys, codes))
+            with undisturbed(inputs.backbone.device_, self.seed_):
+                ratio = _ratio(self._measure(inputs, codes, batches)[0])
+            if not np.isnan(ratio):
+                yield ratio
+
+    def _batches(self, inputs, classes):
         if self.batches == "stratified":
             rng = np.random.default_rng(self.seed_)
-            return stratified_batches(inputs.classes, self.batch_size, rng)
+            return stratified_batches(classes, self.batch_size, rng)
         if len(inputs) < 6:
             raise ValueError(
                 "batches='published' makes batches of a sixth of the samples and needs 6 samples; "
@@ -107,6 +120,14 @@ class GradientRatio(NetworkMetric):
                         f"they do not depend on {name!r}."
                     )
         return layers
+
+
+def _ratio(norms):
+    """Mean norm of the second layer by that of the first; NaN without any."""
+    # Their unit cancels; without it a mean of huge norms would not be finite.
+    norms = norms / max(norms.max(initial=0.0), 1e-300)
+    first, second = norms.mean(axis=0) if len(norms) else (0.0, 0.0)
+    return float(second / first) if first > 0 else float("nan")
 
 
 def _norm(gradients):
@@ -156,11 +177,18 @@ class FU(GradientRatio):
         Stratified batches are drawn by seed, whatever the order of the rows, and all hold
         triplets. "published" reproduces the original: the rows in the order given, a sixth of
         them (rounded down) in a batch, the remainder in another one; `batch_size` is not used.
+    n_permutations : int, default=0
+        Largest number of label permutations behind `chance_level_`; three are enough for a score
+        far above them. Each costs as much as the score itself, so there are none by default.
 
     Attributes
     ----------
     score_ : float
         The ratio; NaN where it is 0 / 0, with a warning that says why.
+    chance_level_ : float
+        Mean score under permuted labels; NaN without permutations.
+    saturated_ : bool
+        Whether there is no score (NaN), or it can't be told from that of permuted labels.
     layers_ : tuple of str
         Names of the two layers.
     gradient_norms_ : ndarray of shape (n_batches_, 2)
@@ -190,7 +218,7 @@ class FU(GradientRatio):
     -----
     UninformativeScoreWarning
         If there is no score (NaN): there is no triplet, none violates the margin, or the first
-        layer has no gradient.
+        layer has no gradient. With permutations, also if the score can't be told from theirs.
 
     See Also
     --------
@@ -199,7 +227,8 @@ class FU(GradientRatio):
     Notes
     -----
     FU alone does not tell useful features from useless ones: shuffled labels can score as high as
-    true ones, and there is no chance level to compare with. That is what LPFU is for.
+    true ones. `n_permutations` tells by how much, for as many more passes; LPFU weighs FU with the
+    quality of the features.
 
     The score depends on the partition that labels make and on the content of the rows, not on
     their order or on the names of classes; it does not change when features are multiplied by a
@@ -243,6 +272,11 @@ class FU(GradientRatio):
 
     bounds = (0.0, np.inf)
 
+    _parameter_constraints: dict = {
+        **GradientRatio._parameter_constraints,
+        "n_permutations": [Interval(Integral, 0, None, closed="left")],
+    }
+
     def __init__(
         self,
         backbone=None,
@@ -252,6 +286,7 @@ class FU(GradientRatio):
         random_state=None,
         *,
         batches="stratified",
+        n_permutations=0,
     ):
         self.backbone = backbone
         self.layers = layers
@@ -259,10 +294,17 @@ class FU(GradientRatio):
         self.batch_size = batch_size
         self.random_state = random_state
         self.batches = batches
+        self.n_permutations = n_permutations
 
     def _fit(self, X, target, sample_weight):
-        self.score_, reason = self._gradient_ratio(self._prepare(X, target))
+        inputs = self._prepare(X, target)
+        self.score_, reason = self._gradient_ratio(inputs)
+        self.chance_level_ = float("nan")
         if reason is not None:
-            warnings.warn(
-                f"FU has no score (NaN): {reason}.", UninformativeScoreWarning, stacklevel=6
-            )
+            self.saturated_ = True
+            announce(f"FU has no score (NaN): {reason}.", UninformativeScoreWarning)
+            return
+        chance = scores_until_sure(self.score_, self._permuted_ratios(inputs, self.n_permutations))
+        if chance:
+            self.chance_level_ = float(np.mean(chance))
+        self._judge(reason_to_doubt(self.score_, chance, np.inf))

@@ -1,6 +1,5 @@
 """LPFU: label prediction by neighbours of the features, times the ratio of early gradients."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
@@ -9,6 +8,8 @@ from sktransfer.exceptions import UninformativeScoreWarning
 from sktransfer.finetune._fu import GradientRatio
 from sktransfer.finetune._network import undisturbed
 from sktransfer.metrics import LP
+from sktransfer.metrics._pool import scaled_parts
+from sktransfer.utils._announce import announce
 from sktransfer.utils._sklearn import Interval, StrOptions
 
 __all__ = ["LPFU"]
@@ -60,12 +61,16 @@ class LPFU(GradientRatio):
     Attributes
     ----------
     score_ : float
-        max(0, (LP - c) / (1 - c)) FU / (1 + FU) with c the chance level of LP (0 in-sample, where
-        it is not known): in [0, 1], higher is better. Where FU is undefined, its share is 1/2.
+        max(0, (LP - c) / (1 - c)) FU / (1 + FU) with c the chance level of LP: in [0, 1], higher is
+        better. Where FU is undefined, its share is 1/2.
+    chance_level_ : float
+        The score of features whose LP is at its chance level: 0.
+    saturated_ : bool
+        Whether there is no score (NaN), or LP can't be told from chance.
     components_ : dict of str to float
         The parts "lp" and "fu" as they are; "fu" is NaN where it is undefined.
     lp_chance_level_ : float
-        Chance level of LP; NaN in-sample.
+        Chance level of LP.
     layers_ : tuple of str
         Names of the two layers.
     gradient_norms_ : ndarray of shape (n_batches_, 2)
@@ -103,10 +108,10 @@ class LPFU(GradientRatio):
 
     Notes
     -----
-    In a pool, a part that is the same for all candidates is left out of the product (a factor of
-    1), and so is all scaling in a pool of one. A candidate that failed, or whose `score_` is NaN,
-    is NaN and left out of the scaling. Where only FU is undefined, because the features leave no
-    triplet within the margin, its factor is 1/2.
+    In a pool, a part that is the same for all candidates is 1/2 for all, and so is each part in a
+    pool of one. A candidate that failed, or whose `score_` is NaN, is NaN and left out of the
+    scaling. Where only FU is undefined, because the features leave no triplet within the margin,
+    its factor is 1/2.
 
     Invariances and memory are those of :class:`FU` and :class:`~sktransfer.metrics.LP`; the cost
     is that of both and one more forward pass.
@@ -177,18 +182,23 @@ class LPFU(GradientRatio):
         inputs = self._prepare(X, target)
         fu, reason = self._gradient_ratio(inputs)
         lp = self._label_prediction(inputs)
-        self.lp_chance_level_ = getattr(lp, "chance_level_", float("nan"))
+        self.lp_chance_level_ = lp.chance_level_
         self.components_ = {"lp": lp.score_, "fu": fu}
         if self.n_triplets_ == 0:
-            self.score_ = float("nan")
+            self.score_ = self.chance_level_ = float("nan")
             consequence = "LPFU has no score (NaN)"
         else:
-            chance = 0.0 if np.isnan(self.lp_chance_level_) else self.lp_chance_level_
-            above_chance = np.clip((lp.score_ - chance) / (1.0 - chance), 0.0, 1.0)
-            self.score_ = float(above_chance * (0.5 if np.isnan(fu) else fu / (1.0 + fu)))
+            known = not np.isnan(self.lp_chance_level_)
+            chance = self.lp_chance_level_ if known else 0.0
+            above_chance = max(lp.score_ - chance, 0.0) / max(1.0 - chance, 1e-300)
+            share = 0.5 if np.isnan(fu) else fu / (1.0 + fu)
+            self.score_ = float(min(above_chance, 1.0) * share)
+            self.chance_level_ = 0.0 if known else float("nan")
             consequence = "LPFU is decided by LP alone, FU being undefined"
+        # LP has announced it if that is so.
+        self.saturated_ = lp.saturated_ or self.n_triplets_ == 0
         if reason is not None:
-            warnings.warn(f"{consequence}: {reason}.", UninformativeScoreWarning, stacklevel=6)
+            announce(f"{consequence}: {reason}.", UninformativeScoreWarning)
 
     def _label_prediction(self, inputs):
         """Fit LP on features that are computed in canonical order, so always the same batches."""
@@ -218,28 +228,10 @@ class LPFU(GradientRatio):
         scores : ndarray of shape (n_candidates,), dtype float64
             In [0, 1]; NaN for a candidate that failed or has no score.
         """
-        scores = super().pool_scores(fitted_metrics)
-        usable = ~np.isnan(scores)
-        kept = [metric for metric, use in zip(fitted_metrics, usable, strict=True) if use]
-        if not kept or kept[0].pool == "absolute":
-            return scores
-        scores[usable] = 1.0
-        for part in ("lp", "fu"):
-            values = np.array([metric.components_[part] for metric in kept])
-            scores[usable] *= _scaled(values, reverse=kept[0].pool == "reversed_product")
-        return scores
-
-
-def _scaled(values, reverse):
-    """Scale to [0, 1] over the pool; 1 if all are the same, 1/2 where undefined."""
-    known = ~np.isnan(values)
-    scaled = np.full(len(values), 0.5)
-    if known.any():
-        low, high = values[known].min(), values[known].max()
-        if low == high:
-            scaled[known] = 1.0
-        else:
-            scaled[known] = (values[known] - low) / (high - low)
-            if reverse:
-                scaled[known] = 1.0 - scaled[known]
-    return scaled
+        rule = next((metric.pool for metric in fitted_metrics if metric is not None), "absolute")
+        if rule == "absolute":
+            return super().pool_scores(fitted_metrics)
+        parts = scaled_parts(fitted_metrics, ("lp", "fu"), undefined={"fu"})
+        if rule == "reversed_product":
+            return (1.0 - parts["lp"]) * (1.0 - parts["fu"])
+        return parts["lp"] * parts["fu"]

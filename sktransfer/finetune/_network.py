@@ -20,8 +20,8 @@ from sktransfer.backbones._images import (
     as_images,
     input_kind,
 )
-from sktransfer.finetune._batches import canonical_classes
 from sktransfer.metrics._base import TransferabilityMetric
+from sktransfer.metrics._canonical import canonical_classes, row_keys
 from sktransfer.utils._sklearn import HasMethods, _check_feature_names
 
 __all__ = ["NetworkInputs", "NetworkMetric", "undisturbed"]
@@ -160,6 +160,8 @@ class NetworkInputs:
         The backbone.
     codes : ndarray of shape (n_samples,)
         Classes of the rows, as given.
+    keys : ndarray of shape (n_samples,)
+        A number for each row, which only its content decides.
     classes : list of ndarray of int
         Rows of each class, smallest class first, in an order that only their content decides.
     """
@@ -170,12 +172,13 @@ class NetworkInputs:
         self._X = X
         with np.errstate(over="ignore"):
             self._batches = backbone._as_batches(X, reset=False)
-        self.classes = canonical_classes(self._keys(), codes)
+        self.keys = self._compute_keys()
+        self.classes = canonical_classes(self.keys, codes)
 
     def __len__(self):
         return len(self.codes)
 
-    def _keys(self):
+    def _compute_keys(self):
         """Numbers that tell rows of different content apart, the same for every backbone."""
         if isinstance(self._batches, FileImages):
             return np.array([_digest(item) for item in self._batches.items], dtype=np.uint64)
@@ -185,14 +188,10 @@ class NetworkInputs:
             read = as_images(self._X, _THUMBNAIL).batch
         elif input_kind(self._X) == "images":
             X = self._X
-        keys, direction = np.empty(len(self)), None
+        keys = np.empty(len(self))
         for rows in self._parts(np.arange(len(self))):
             block = read(rows).numpy() if X is None else np.asarray(X[rows[0] : rows[-1] + 1])
-            block = block.reshape(len(rows), -1).astype(np.float64)
-            if direction is None:
-                direction = np.random.default_rng(0).normal(size=block.shape[1])
-            # Row by row: a product of matrices would round the same row differently elsewhere.
-            keys[rows] = [row @ direction for row in block]
+            keys[rows] = row_keys(block.reshape(len(rows), -1).astype(np.float64, order="C"))
         return keys
 
     def _parts(self, rows):

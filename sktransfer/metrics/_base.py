@@ -1,6 +1,5 @@
 """The contract that every transferability-estimation metric keeps."""
 
-import warnings
 from functools import cache
 
 import numpy as np
@@ -8,6 +7,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import UninformativeScoreWarning
+from ..utils._announce import announce
 from ..utils._sklearn import (
     _check_feature_names,
     _check_n_features,
@@ -141,6 +141,24 @@ class TransferabilityMetric(BaseEstimator):
             raise ValueError(f"{name} requires at least 2 classes in y; got 1 class.")
         if data.n_samples < 2:
             raise ValueError(f"{name} requires at least 2 samples; got {data.n_samples} sample.")
+
+    def _judge(self, reason, remedy=""):
+        """Set ``saturated_``, and announce a score that says nothing.
+
+        Parameters
+        ----------
+        reason : str or None
+            A clause that says why, None for a score that says something.
+        remedy : str, default=""
+            A sentence on what would help.
+        """
+        self.saturated_ = reason is not None
+        if reason:
+            announce(
+                f"The {type(self).__name__} score {self.score_:.6g} says nothing: {reason}."
+                + (f" {remedy}" if remedy else ""),
+                UninformativeScoreWarning,
+            )
 
     def score(self, X, y):
         """Evaluate the metric afresh on other data, with the same parameters.
@@ -307,8 +325,7 @@ class MomentMetric(WeightedMetric):
             raise ValueError("moments hold no samples yet.")
         self._require_enough(moments)
         self.n_features_in_ = moments.n_features
-        # The decomposition made here stays with the moments given, for the next metric.
-        moments.spectrum  # noqa: B018
+        # Decompositions made here stay with the moments given, for the next metric.
         self._adopt(moments.copy())
         self._score_moments()
         self.moments_.detach()
@@ -361,10 +378,9 @@ class MomentMetric(WeightedMetric):
         elif moments.n_samples < 2:
             too_few = f"{moments.n_samples} sample"
         if too_few:
-            warnings.warn(
+            announce(
                 f"{type(self).__name__} has no score (NaN) yet: the batches so far hold {too_few}.",
                 UninformativeScoreWarning,
-                stacklevel=3,
             )
             self.score_ = float("nan")
             return

@@ -1,12 +1,16 @@
 """An order of the samples, and a basis of the features, that only their content decides.
 
 A seeded step sees its data in some order. So that the same seed gives the same score however the
-rows came and whatever the labels are called, rows and classes are put in this order first.
+rows came and whatever the labels are called, rows and classes are put in this order first. Rows
+are compared exactly (:func:`row_ranks`) where equal ones must be told from others, and by a number
+each (:func:`row_order`), with little memory, where any order will do.
 """
 
 import numpy as np
 
 from ._moments import FeatureMoments
+from ._second_moments import row_blocks
+from ._spectrum import power_of_two
 
 # Directions closer than this (relative to the largest eigenvalue) are not told apart reliably:
 # rounding, which depends on the order of the rows, would turn them.
@@ -46,15 +50,81 @@ def row_ranks(X, key=None):
     return np.unique(np.stack([ranks, within]), axis=1, return_inverse=True)[1].ravel()
 
 
+def row_keys(rows):
+    """Turn every row into a number: equal rows have equal ones, wherever they stand.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples, n_features), dtype float64, C-contiguous
+        Finite rows.
+
+    Returns
+    -------
+    keys : ndarray of shape (n_samples,)
+        A projection. It tells rows apart that differ by more than rounding.
+    """
+    # Row by row: a product of matrices would round the same row differently elsewhere.
+    return np.einsum("ij,j->i", rows, np.random.default_rng(0).normal(size=rows.shape[1]))
+
+
+def row_order(X):
+    """Order rows by their content, a block at a time.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Finite rows.
+
+    Returns
+    -------
+    order : ndarray of shape (n_samples,), dtype intp
+        Positions of the rows in that order, which shifts and positive factors of X leave as it is
+        but for rounding; equal rows may change places.
+    """
+    low, high = (bound(axis=0).astype(np.float64) for bound in (X.min, X.max))
+    unit = power_of_two(max(abs(float(high.max())), abs(float(low.min()))))
+    low /= unit
+    size = power_of_two(np.max(high / unit - low))
+    keys = np.empty(len(X))
+    for rows in row_blocks(*X.shape):
+        block = X[rows].astype(np.float64, order="C")
+        block *= 1 / unit  # exact, as these are powers of two
+        block -= low
+        block *= 1 / size
+        keys[rows] = row_keys(block)
+    return np.argsort(keys, kind="stable")
+
+
+def canonical_classes(ranks, codes):
+    """List the rows of each class, and the classes, in an order that their content decides.
+
+    Parameters
+    ----------
+    ranks : ndarray of shape (n_samples,)
+        A number for each row that is computed from its content; equal rows have equal ones.
+    codes : ndarray of shape (n_samples,), integer
+        Classes of the rows, numbered from 0 without gaps.
+
+    Returns
+    -------
+    classes : list of ndarray of int
+        Positions of the rows of each class in ascending rank, smallest class first; classes of one
+        size by the ranks of their members.
+    """
+    order = np.lexsort((ranks, codes))
+    classes = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+    return sorted(classes, key=lambda rows: (len(rows), ranks[rows].tolist()))
+
+
 def canonical_order(ranks, codes):
-    """Order samples by content, and the classes too.
+    """Order samples by content, and number the classes by it.
 
     Parameters
     ----------
     ranks : ndarray of shape (n_samples,)
         Ranks of the rows, from :func:`row_ranks`.
     codes : ndarray of shape (n_samples,)
-        Classes of the samples.
+        Classes of the samples, numbered from 0 without gaps.
 
     Returns
     -------
@@ -62,17 +132,13 @@ def canonical_order(ranks, codes):
         Positions of the samples in their canonical order. Samples that it does not tell apart can
         change places without any consequence but other names of the classes.
     classes : ndarray of shape (n_samples,)
-        The classes in that order, numbered by size, then by the ranks of their members.
+        The classes in that order, numbered as :func:`canonical_classes` lists them.
     """
-    n_classes = int(codes.max()) + 1
-    by_class = np.lexsort((ranks, codes))
-    members = np.split(ranks[by_class], np.cumsum(np.bincount(codes, minlength=n_classes))[:-1])
-    sorted_classes = sorted(range(n_classes), key=lambda k: (len(members[k]), members[k].tolist()))
-    number = np.empty(n_classes, dtype=np.intp)
-    number[sorted_classes] = np.arange(n_classes)
-    classes = number[codes]
-    order = np.lexsort((classes, ranks))
-    return order, classes[order]
+    numbers = np.empty(len(codes), dtype=np.intp)
+    for number, rows in enumerate(canonical_classes(ranks, codes)):
+        numbers[rows] = number
+    order = np.lexsort((numbers, ranks))
+    return order, numbers[order]
 
 
 def rounded_norms(rows):
@@ -80,12 +146,12 @@ def rounded_norms(rows):
     return np.rint(np.sqrt(np.einsum("ij,ij->i", rows, rows)) * 2.0**32)
 
 
-def reproducible_spectrum(X, target, moments, count):
+def reproducible_spectrum(X, target, moments, count, sample_weight=None):
     """Return a decomposition whose leading directions do not depend on the order of the rows.
 
     That is the shared one, unless some of these directions are nearly exchangeable (close
     eigenvalues, or coefficients that leave the sign open): then the rows are decomposed again, in
-    an order that their content decides.
+    an order that their content decides, and this decomposition is shared too.
 
     Parameters
     ----------
@@ -97,26 +163,35 @@ def reproducible_spectrum(X, target, moments, count):
         Returns the shared :class:`FeatureMoments` of the same data.
     count : callable
         Takes a spectrum and returns how many of its directions are needed.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Positive weights of the rows, those of the moments.
 
     Returns
     -------
     spectrum : CenteredSpectrum
         The decomposition.
     """
-    spectrum = moments().spectrum
+    shared = moments()
+    spectrum = shared.spectrum
     n_components = min(count(spectrum), spectrum.rank)
     if n_components == 0 or _is_well_determined(spectrum, n_components):
         return spectrum
-    order = np.argsort(row_ranks(X), kind="stable")
-    rows = np.ascontiguousarray(X[order])
-    return FeatureMoments.from_arrays(rows, target.take(order), copy=False).spectrum
+
+    def decompose():
+        weight = np.ones(len(X)) if sample_weight is None else sample_weight
+        order = np.lexsort((weight, row_ranks(X)))
+        weight = None if sample_weight is None else weight[order]
+        rows = np.ascontiguousarray(X[order])
+        return FeatureMoments.from_arrays(rows, target.take(order), weight, copy=False).spectrum
+
+    return shared.remembered("reproducible", decompose)
 
 
 def _is_well_determined(spectrum, n_components):
     eigenvalues = np.r_[spectrum.eigenvalues, 0.0][: n_components + 1]
     if (-np.diff(eigenvalues)).min() <= _SMALLEST_GAP * eigenvalues[0]:
         return False
-    size = np.abs(spectrum._right(np.eye(spectrum.rank, n_components)))
+    size = np.abs(spectrum.directions(n_components))
     if len(size) == 1:
         return True
     second, first = np.partition(size, -2, axis=0)[-2:]

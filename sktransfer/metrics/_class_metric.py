@@ -1,9 +1,13 @@
 """Metrics that compare the covariances of the classes with each other."""
 
+import numpy as np
+
 from ..utils._sklearn import _fit_context
+from ..utils._target import Target
 from ._base import MomentMetric, RowMetric
 from ._class_parts import RowsByClass
 from ._moments import FeatureMoments
+from ._permutations import Chance, permuted_labels, scores_until_sure
 
 
 class ClassMomentMetric(MomentMetric, RowMetric):
@@ -16,7 +20,8 @@ class ClassMomentMetric(MomentMetric, RowMetric):
 
     A subclass implements ``_score_parts(moments, parts, rows)``, where `moments` are those of all
     samples, `parts` yields what is known of every class, in the order of the labels, and `rows` is
-    the :class:`RowsByClass` or, where there are moments only, None.
+    the :class:`RowsByClass` or, where there are moments only, None. Moments do not tell what other
+    labels would score: without rows there is no chance level.
     """
 
     lives_on_moments = False
@@ -38,6 +43,46 @@ class ClassMomentMetric(MomentMetric, RowMetric):
 
     def _score_moments(self):
         self._score_parts(self.moments_, self.moments_.class_parts(), None)
+
+    def _chance(self, score_of, score, rows, n_permutations, features=None, lowest=None):
+        """Find what permuted labels score; None without rows or permutations.
+
+        Parameters
+        ----------
+        score_of : callable
+            Takes the :class:`RowsByClass` of permuted labels and returns a score.
+        score : float
+            The score of the labels as they are.
+        rows : RowsByClass or None
+            The rows.
+        n_permutations : int
+            The largest number of permutations.
+        features : ndarray of shape (n_samples, k), default=None
+            What `score_of` is to get in place of the rows.
+        lowest : float, default=None
+            The score of no gain at all, where there is one.
+
+        Returns
+        -------
+        chance : Chance or None
+            The chance level.
+        """
+        if rows is None:
+            return None
+        features = rows.X if features is None else features
+        classes = np.arange(len(rows.target.classes))
+        permuted = permuted_labels(rows.X, rows.target.codes, self.seed_, n_permutations)
+        draws = (
+            score_of(
+                RowsByClass(
+                    features,
+                    Target("classification", classes=classes, codes=codes),
+                    rows.sample_weight,
+                )
+            )
+            for codes in permuted
+        )
+        return Chance.sampled(scores_until_sure(score, draws, lowest), lowest=lowest)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_moments(self, moments):

@@ -115,13 +115,15 @@ class RowsPart:
         root = np.sqrt(self.share)[:, None]
         if n_samples > n_features:
             for rows in row_blocks(n_samples, n_features):
-                block = (self.X[rows].astype(np.float64) / unit - center) * root[rows]
+                block = _in_units(self.X[rows], unit, center)
+                block *= root[rows]
                 matrix += block.T @ block
             return matrix
         step = max(16, _BLOCK_ELEMENTS // n_samples)
         for start in range(0, n_features, step):
             columns = slice(start, start + step)
-            block = (self.X[:, columns].astype(np.float64) / unit - center[columns]) * root
+            block = _in_units(self.X[:, columns], unit, center[columns])
+            block *= root
             matrix += block @ block.T
         return matrix
 
@@ -148,7 +150,7 @@ class RowsPart:
         step = n_samples if n_samples <= n_features else max(2 * n_features, 256)
         for start in range(0, n_samples, step):
             rows = slice(start, start + step)
-            block = (self.X[rows].astype(np.float64) / unit - center) * root[rows]
+            block = _in_units(self.X[rows], unit, center) * root[rows]
             triangle = np.vstack([triangle, block])
             if n_samples > n_features:
                 triangle = np.linalg.qr(triangle, mode="r")
@@ -180,7 +182,7 @@ class RowsPart:
         k = self.X.shape[1] if directions is None else directions.shape[1]
         along = np.empty((self.n_samples, k))
         for rows in row_blocks(*self.X.shape):
-            block = self.X[rows].astype(np.float64) / unit - origin
+            block = _in_units(self.X[rows], unit, origin)
             along[rows] = block if directions is None else block @ directions
         mean = self.share @ along
         along -= mean
@@ -195,10 +197,18 @@ class RowsPart:
         step = max(16, _BLOCK_ELEMENTS // self.n_samples)
         for start in range(0, len(mean), step):
             columns = slice(start, start + step)
-            block = self.X[:, columns].astype(np.float64) / unit - origin[columns]
+            block = _in_units(self.X[:, columns], unit, origin[columns])
             mean[columns] = self.share @ block
             variance[columns] = self.share @ np.square(block - mean[columns])
         return mean, variance
+
+
+def _in_units(X, unit, origin):
+    """Return rows less a point, in units of a power of two, as a new float64 array."""
+    block = X.astype(np.float64)
+    block *= 1 / unit  # exact, as the unit is a power of two
+    block -= origin
+    return block
 
 
 class DensePart:

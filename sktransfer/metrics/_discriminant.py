@@ -8,6 +8,10 @@ from scipy.special import softmax
 # are single points.
 _COLLAPSED = 1e-24
 
+# Rounds of the published power iteration, and the smallest adaptive shrinkage.
+_ROUNDS = 3
+_SMALLEST_SHRINKAGE = 1e-10
+
 
 class ClassScatter:
     """Class means and within-class covariance of centred rows.
@@ -101,3 +105,41 @@ class ClassScatter:
         """Class probabilities of rows, an array of shape (n_samples, n_classes)."""
         coef, intercept = self.coefficients(factor)
         return softmax(Z @ coef + intercept, axis=1)
+
+
+def adaptive_shrinkage(within, ones, unit, n_features):
+    """Weight max(exp(-5 e), 1e-10) of the identity, where e estimates the largest eigenvalue.
+
+    Parameters
+    ----------
+    within : ndarray of shape (r, r)
+        Within-class covariance in principal coordinates.
+    ones : ndarray of shape (r,)
+        The vector of ones, from which the published estimate starts, in these coordinates.
+    unit : float
+        Unit of the coordinates.
+    n_features : int
+        Number of features.
+
+    Returns
+    -------
+    shrinkage : float
+        The weight.
+    """
+    with np.errstate(over="ignore"):
+        variance = _largest_eigenvalue(within, ones, n_features) * unit * unit
+        return max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
+
+
+def _largest_eigenvalue(within, ones, n_features):
+    """Estimate the largest eigenvalue as published, by a few rounds that end below it."""
+    vector = within @ ones
+    if np.linalg.norm(vector) <= 1e-12 * np.trace(within) * np.sqrt(n_features):
+        # Row sums that vanish (for instance of probabilities) give nothing to start from.
+        return float(linalg.eigvalsh(within)[-1]) if len(within) else 0.0
+    for _ in range(_ROUNDS):
+        left = within @ vector
+        left /= np.linalg.norm(left)
+        vector = within @ left
+        vector /= np.linalg.norm(vector)
+    return float(vector @ within @ left)

@@ -1,6 +1,5 @@
 """ETran: an energy of the features and the fit of a linear discriminant analysis."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -8,12 +7,13 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
 
 from ..exceptions import UninformativeScoreWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
-from ._discriminant import ClassScatter
-from ._permutations import chance_scores, reason_to_doubt
+from ._discriminant import ClassScatter, adaptive_shrinkage
+from ._permutations import chance_scores, reason_to_doubt, trivial_reason
+from ._pool import scaled_parts
 from ._second_moments import row_blocks
-from ._sfda import _SMALLEST_SHRINKAGE, _largest_eigenvalue
 from ._statistics import drawn_seed
 
 # Published weights of the two parts, and the published share of samples in the energy's tail.
@@ -67,7 +67,8 @@ class ETran(RowMetric):
     chance_level_ : float
         Mean `score_` under permuted labels.
     saturated_ : bool
-        Whether the part ``lda`` can't be told from that of permuted labels.
+        Whether there is no score (NaN), or its part ``lda`` can't be told from that of permuted
+        labels.
     shrinkage_ : float
         Weight of the multiple of the identity in the within-class covariance; NaN for "published",
         where it has no influence.
@@ -162,31 +163,19 @@ class ETran(RowMetric):
         self.chance_level_ = float("nan")
         if chance:
             self.chance_level_ = _alone(energy, float(np.mean(chance)), n_features)
-        self._judge(spectrum.rank, n_samples, chance)
-
-    def _judge(self, rank, n_samples, chance):
-        lda = self.components_["lda"]
-        if rank == 0:
-            reason = "the features are constant"
-        elif len(self.classes_) == n_samples:
-            reason = "every class has a single sample"
-        else:
-            reason = reason_to_doubt(lda, chance, 1.0)
-        self.saturated_ = reason is not None
         if self.n_tail_ == 0:
-            warnings.warn(
+            self.saturated_ = True
+            announce(
                 f"ETran has no score (NaN): the number of samples in the energy's tail is zero for "
                 f"{n_samples} samples. Use formula='intended' or a larger tail.",
                 UninformativeScoreWarning,
-                stacklevel=8,
             )
-        elif reason:
-            warnings.warn(
-                f"The part 'lda' of ETran, {lda:.6g}, says nothing: {reason}. Use fewer features "
-                "or more samples.",
-                UninformativeScoreWarning,
-                stacklevel=8,
-            )
+            return
+        reason = trivial_reason(spectrum.rank == 0, len(self.classes_), n_samples)
+        reason = reason or reason_to_doubt(lda, chance, 1.0)
+        if reason:
+            reason = f"by its part 'lda' of {lda:.6g}, {reason}"
+        self._judge(reason, "Use fewer features or more samples.")
 
     @classmethod
     def pool_scores(cls, fitted_metrics):
@@ -201,23 +190,11 @@ class ETran(RowMetric):
         Returns
         -------
         scores : ndarray of shape (n_candidates,), dtype float64
-            In [0, 1], NaN for a failed candidate and for one with a part that is NaN. A part that
-            is the same for all candidates counts 0, so that a candidate alone scores 0.
+            In [0, 1], NaN for a candidate that failed or whose parts are not finite. A part that
+            is the same for all candidates counts 1/2, so that a candidate alone scores 1/2.
         """
-        scores = np.full(len(fitted_metrics), np.nan)
-        present = [
-            i
-            for i, metric in enumerate(fitted_metrics)
-            if metric is not None and np.isfinite(list(metric.components_.values())).all()
-        ]
-        scores[present] = 0.0
-        for name, weight in _WEIGHTS.items():
-            part = np.array([fitted_metrics[i].components_[name] for i in present])
-            # Halved, so that the distance of two numbers at the ends of the float range exists.
-            extent = part.max(initial=-np.inf) / 2 - part.min(initial=np.inf) / 2
-            if extent > 0:
-                scores[present] += weight * (part / 2 - part.min() / 2) / extent
-        return scores
+        parts = scaled_parts(fitted_metrics, _WEIGHTS)
+        return sum(weight * parts[name] for name, weight in _WEIGHTS.items())
 
 
 def _energy(X, n_tail):
@@ -233,9 +210,7 @@ def _energy(X, n_tail):
 def _discriminant(Z, codes, ones, unit, n_features):
     """Mean probability of the true class by the shrunk analysis, and its shrinkage."""
     scatter = ClassScatter(Z, codes)
-    with np.errstate(over="ignore"):
-        variance = _largest_eigenvalue(scatter.within, ones, n_features) * unit * unit
-        shrinkage = max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
+    shrinkage = adaptive_shrinkage(scatter.within, ones, unit, n_features)
     posterior = scatter.posterior(Z, scatter.factor(shrinkage, n_features))
     return _mean_probability(posterior, codes), shrinkage
 

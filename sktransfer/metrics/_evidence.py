@@ -19,13 +19,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_LOG_2PI = np.log(2 * np.pi)
+from ._profiled_evidence import ProfiledEvidence
 
 # Width of the first intervals in u = log(tau).
-_FIRST_STEP = 0.5
+_FIRST_STEP = 1.0
 
-# Points evaluated at once times directions: 1 MiB per temporary array, which stays in cache.
-_CHUNK_ELEMENTS = 2**17
+# Precisions to about ten digits; the evidence is flat there and exact.
+_PRECISION = 1e-11
+# A derivative that is all rounding.
+_FLAT = 1e-15
+_MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True)
@@ -66,176 +69,6 @@ class EvidenceMaximum:
     n_iter: int
 
 
-class ProfiledEvidence:
-    """The evidence per sample as a function of log(tau), for several outputs.
-
-    Parameters
-    ----------
-    spectrum : CenteredSpectrum
-        The decomposed features and targets.
-    noise_floor : float
-        Lower bound of the noise variance, relative to the mean square of each output.
-    """
-
-    def __init__(self, spectrum, noise_floor):
-        self.n = spectrum.n_samples
-        self.eigenvalues = spectrum.eigenvalues
-        self.sigma = np.sqrt(spectrum.eigenvalues)
-        self.loadings = spectrum.loadings
-        self.residual = spectrum.target_residual
-        self.target_mean = spectrum.target_sum / self.n
-        self.z = spectrum.mean_coordinates
-        self.outside = spectrum.mean_residual
-        self.square = spectrum.target_square
-        self.target_unit = spectrum.target_unit
-        self.floor = noise_floor * self.square
-        self.noise_floor = noise_floor
-        self.n_directions = spectrum.rank + (self.outside > 0)
-        self.trace = float(self.eigenvalues.sum() + self.n * (self.z @ self.z + self.outside))
-
-    def range(self):
-        """Return the ends of u outside which the evidence is monotone, or flat to 1e-12.
-
-        Below the lower end, gamma exceeds half the number of directions while n g is less than
-        that (g <= tau / (smallest eigenvalue * noise_floor)). Above the upper end the features
-        explain a 1e-12th of what they could, and the evidence is that of pure noise.
-        """
-        n, lam = self.n, self.eigenvalues
-        # 1 / trace(inverse) is a lower bound of the smallest raw eigenvalue.
-        inverse = float((1 / lam).sum())
-        if self.outside > 0:
-            inverse += (1 + n * float((self.z**2 / lam).sum())) / (n * self.outside)
-        low = np.log(self.noise_floor) - np.log(inverse) + np.log(self.n_directions / (2 * n))
-        high = np.log(self.trace) + 28.0
-        return float(min(low, high - 1.0)), float(high)
-
-    def __call__(self, u, output):
-        """Evaluate at points ``u`` for the outputs of the same position.
-
-        Returns
-        -------
-        value, slope : ndarray of shape (n_points,)
-            Evidence per sample in nats and its derivative by u.
-        gamma, g : ndarray of shape (n_points,)
-            Effective number of parameters, and tau |m|² / E.
-        floored : ndarray of shape (n_points,), dtype bool
-            Whether the noise variance is at its lower bound.
-        """
-        parts = [np.empty(len(u)) for _ in range(4)] + [np.empty(len(u), dtype=bool)]
-        step = max(1, _CHUNK_ELEMENTS // max(1, len(self.eigenvalues)))
-        for start in range(0, len(u), step):
-            rows = slice(start, start + step)
-            for part, values in zip(parts, self._evaluate(u[rows], output[rows]), strict=True):
-                part[rows] = values
-        return tuple(parts)
-
-    def _evaluate(self, u, output):
-        solved = self.solve(u, output)
-        return self._profile(u, output, solved)
-
-    def _profile(self, u, output, solved):
-        """Evidence with the best noise variance, its slope, and what bounds its curvature."""
-        n, energy = self.n, solved["energy"]
-        tau = np.exp(u)
-        noise = np.maximum(energy, self.floor[output]) / n
-        value = 0.5 * (-np.log(noise) - energy / (n * noise) - _LOG_2PI - solved["log_det"] / n)
-        g = np.clip(tau * solved["norm"] / np.maximum(energy, np.finfo(float).tiny), 0.0, 1.0)
-        pull = tau * solved["norm"] / (n * noise)
-        slope = 0.5 * (solved["gamma"] / n - pull)
-        return value, slope, solved["gamma"], g, solved["floored"]
-
-    def on_grid(self, grid, outputs):
-        """Evaluate every output at every point of a grid, by matrix products.
-
-        Parameters
-        ----------
-        grid : ndarray of shape (n_points,)
-            Points u.
-        outputs : ndarray of shape (n_outputs,)
-            The outputs.
-
-        Returns
-        -------
-        parts : tuple of ndarray of shape (n_outputs, n_points)
-            As for a call.
-        """
-        blocks = []
-        step = max(1, _CHUNK_ELEMENTS // max(1, len(self.eigenvalues)))
-        for start in range(0, len(grid), step):
-            u = grid[start : start + step]
-            solved = self._solve_grid(u, outputs)
-            blocks.append(self._profile(u[:, None], outputs[None, :], solved))
-        return tuple(np.concatenate(parts).T for parts in zip(*blocks, strict=True))
-
-    def _common(self, tau):
-        """Compute what does not depend on the output, for a column of tau."""
-        n, z, outside = self.n, self.z, self.outside
-        shrink = 1.0 / (self.eigenvalues + tau)
-        update = n * (shrink @ z**2 + outside / tau[:, 0])
-        update_slope = n * ((tau * shrink**2) @ z**2 + outside / tau[:, 0])
-        log_det = np.log1p(self.eigenvalues / tau).sum(axis=1) + np.log1p(update)
-        gamma = shrink @ self.eigenvalues + update_slope / (1 + update)
-        return shrink, update, log_det, gamma
-
-    def _solve_grid(self, u, outputs):
-        n, z, tau = self.n, self.z, np.exp(u)[:, None]
-        shrink, update, log_det, gamma = self._common(tau)
-        x = self.loadings[:, outputs]
-        weighted = self.sigma[:, None] * x
-        error = self.target_mean[outputs] - shrink @ (weighted * z[:, None])
-        factor = n * error / (1 + update)[:, None]
-        energy = (tau * shrink) @ x**2 + self.residual[outputs] + factor * error
-        squares = shrink**2
-        norm = (
-            squares @ weighted**2
-            + 2 * factor * (squares @ (weighted * z[:, None]))
-            + factor**2 * ((squares @ z**2) + self.outside / tau[:, 0] ** 2)[:, None]
-        )
-        return {
-            "energy": energy,
-            "floored": energy <= self.floor[outputs],
-            "log_det": log_det[:, None],
-            "gamma": np.broadcast_to(gamma[:, None], energy.shape),
-            "norm": np.maximum(norm, 0.0),
-        }
-
-    def solve(self, u, output):
-        """Ridge solution and determinant at each point, from the centred directions.
-
-        The uncentred problem is the centred one with one more observation, sqrt(n) times the mean:
-        its residual, determinant and solution are those of a rank-one update, each a sum of
-        positive terms.
-        """
-        n, z, outside = self.n, self.z, self.outside
-        tau = np.exp(u)[:, None]
-        x = self.loadings.T[output]
-        shrink, update, log_det, gamma = self._common(tau)
-        centred = self.sigma * x * shrink
-        error = self.target_mean[output] - centred @ z
-        energy = (
-            (x**2 * (tau * shrink)).sum(axis=1)
-            + self.residual[output]
-            + n * error**2 / (1 + update)
-        )
-        mean_factor = n * error / (1 + update)
-        along = centred + z * shrink * mean_factor[:, None]
-        mean_factor = mean_factor / tau[:, 0]
-        norm = np.einsum("pr,pr->p", along, along) + outside * mean_factor**2
-        return {
-            "energy": energy,
-            "floored": energy <= self.floor[output],
-            "log_det": log_det,
-            "gamma": gamma,
-            "norm": norm,
-            "along": along,
-            "mean_factor": mean_factor,
-        }
-
-    def pure_noise(self, output):
-        """Evidence per sample when the features are not used at all (tau to infinity)."""
-        return -0.5 * (np.log(self.square[output] / self.n) + 1 + _LOG_2PI)
-
-
 def _bump(evidence, width, left, right):
     """Height that the evidence can rise above its chord on intervals of a given width."""
     n, total = evidence.n, evidence.n_directions
@@ -271,6 +104,32 @@ def maximize_evidence(spectrum, *, tol, noise_floor):
         Precisions, evidence and posterior mean of each output.
     """
     evidence = ProfiledEvidence(spectrum, noise_floor)
+    return _describe(evidence, spectrum, *_maximize(evidence, tol))
+
+
+def largest_evidence(spectrum, *, tol, noise_floor):
+    """Find what :func:`maximize_evidence` does, and return nothing but the evidence.
+
+    Parameters
+    ----------
+    spectrum : CenteredSpectrum
+        The decomposed features and targets.
+    tol : float
+        Certified bound, in nats per sample, of what a better maximum elsewhere could add.
+    noise_floor : float
+        Lower bound of the noise variance relative to the mean square of each output.
+
+    Returns
+    -------
+    evidence : ndarray of shape (n_outputs,)
+        Log evidence per sample of each output.
+    """
+    best, _, _ = _maximize(ProfiledEvidence(spectrum, noise_floor), tol)
+    return best - np.log(spectrum.target_unit)
+
+
+def _maximize(evidence, tol):
+    """Return the largest values, where they are, and the rounds that certified them."""
     usable = np.flatnonzero(evidence.square > 0)
     best_u = np.full(len(evidence.square), np.inf)
     best = np.full(len(evidence.square), np.nan)
@@ -278,12 +137,12 @@ def maximize_evidence(spectrum, *, tol, noise_floor):
     n_iter = 0
     if evidence.n_directions and len(usable):
         n_iter = _search(evidence, usable, best, best_u, tol)
-        _polish(evidence, best, best_u)
+        _polish(evidence, best, best_u, n_iter)
         # A gain of rounding size over pure noise is none: such a maximum lies at infinity.
         noise = evidence.pure_noise(usable)
         idle = usable[best[usable] <= noise + 1e-12 * np.maximum(1.0, np.abs(noise))]
         best[idle], best_u[idle] = evidence.pure_noise(idle), np.inf
-    return _describe(evidence, spectrum, best, best_u, n_iter)
+    return best, best_u, n_iter
 
 
 def _search(evidence, outputs, best, best_u, tol):
@@ -327,28 +186,62 @@ def _improve(best, best_u, output, u, value):
     best_u[output[first[better]]] = u[first[better]]
 
 
-def _polish(evidence, best, best_u):
-    """Bisect the derivative around each best point, so that the precisions are exact too."""
+def _polish(evidence, best, best_u, n_iter):
+    """Find the zero of the derivative around each best point: the precisions are exact too."""
     output = np.flatnonzero(np.isfinite(best_u))
     if not len(output):
         return
     centre = best_u[output]
-    for step in 2.0 ** np.arange(-12, 1):
-        slopes = [evidence(centre + side * step, output)[1] for side in (-1, 1)]
+    # As far as to the neighbours that were evaluated in the last round, or further.
+    for step in _FIRST_STEP * 2.0 ** np.arange(-n_iter, 1, 2):
+        ends = np.stack([centre - step, centre + step])
+        slopes = evidence.slope(ends.ravel(), np.tile(output, 2)).reshape(2, -1)
         bracketed = (slopes[0] > 0) & (slopes[1] < 0)
         if bracketed.all():
             break
-    left, right = centre - step, centre + step
-    # Precisions to about ten digits; the evidence is flat there and exact.
-    for _ in range(int(np.ceil(np.log2(step / 1e-11)))):
-        middle = 0.5 * (left + right)
-        rising = evidence(middle, output)[1] > 0
-        left, right = np.where(rising, middle, left), np.where(rising, right, middle)
-    u = 0.5 * (left + right)
+    output = output[bracketed]
+    if not len(output):
+        return
+    u = _falling_zero(
+        lambda u: evidence.slope(u, output), *ends[:, bracketed], *slopes[:, bracketed]
+    )
     value = evidence(u, output)[0]
-    kept = bracketed & (value >= best[output] - 1e-12)
+    kept = value >= best[output] - 1e-12
     best_u[output[kept]] = u[kept]
     best[output[kept]] = np.maximum(value[kept], best[output[kept]])
+
+
+def _falling_zero(function, left, right, at_left, at_right):
+    """Find where functions of one variable each fall through zero, by Ridders' method.
+
+    Each round at least halves the intervals; near the zero the number of digits doubles. A point
+    that hardly moved is believed when there is a change of sign right beside it.
+    """
+
+    def narrow(point, value):
+        nonlocal left, right, at_left, at_right
+        above = (value > 0) & (point > left)
+        left, at_left = np.where(above, point, left), np.where(above, value, at_left)
+        below = (value <= 0) & (point < right)
+        right, at_right = np.where(below, point, right), np.where(below, value, at_right)
+
+    last = np.full(len(left), np.inf)
+    for _ in range(_MOST_ROUNDS):
+        middle = 0.5 * (left + right)
+        at_middle = function(middle)
+        root = np.sqrt(at_middle**2 - at_left * at_right)
+        part = np.divide(at_middle, root, out=np.zeros(len(root)), where=root > 0)
+        u = np.clip(middle + (middle - left) * part, left, right)
+        at_u = function(u)
+        narrow(middle, at_middle)
+        narrow(u, at_u)
+        if (np.abs(u - last) <= _PRECISION).any():
+            beside = np.clip(u + np.copysign(_PRECISION, at_u), left, right)
+            narrow(beside, function(beside))
+        if ((right - left <= 2 * _PRECISION) | (np.abs(at_u) <= _FLAT)).all():
+            break
+        last = u
+    return u
 
 
 def _describe(evidence, spectrum, best, best_u, n_iter):

@@ -1,15 +1,17 @@
 """GBC: how much Gaussians fitted to the classes overlap."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
 from scipy.special import logsumexp
 
-from ..exceptions import SingletonClassWarning, UninformativeScoreWarning
-from ..utils._sklearn import Interval, StrOptions
+from ..exceptions import SingletonClassWarning
+from ..utils._announce import announce
+from ..utils._sklearn import Interval, Options, StrOptions
 from ._canonical import reproducible_spectrum
 from ._class_metric import ClassMomentMetric
+from ._permutations import reason_to_doubt, trivial_reason
+from ._statistics import drawn_seed
 
 # Elements of a block of averaged covariance matrices (16 MiB).
 _BLOCK_ELEMENTS = 2**21
@@ -46,6 +48,15 @@ class GBC(ClassMomentMetric):
         other covariances there is no difference.
     regularization : {"floor", "ridge"}, default="floor"
         Whether variances below `var_floor` are raised to it, or it is added to all variances.
+    ddof : {0, 1}, default=0
+        What is taken from the number of a class's samples in the divisor of its covariance: 0 for
+        the population's, 1 for the unbiased one of some implementations. The variance of a single
+        sample is 0 for both.
+    n_permutations : int, default=10
+        Largest number of label permutations behind `chance_level_`; three are enough for a score
+        far above them. 0 leaves it NaN and saves their cost.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the permutations. The score itself is not random.
 
     Attributes
     ----------
@@ -57,10 +68,15 @@ class GBC(ClassMomentMetric):
         Bhattacharyya distances d_ij, with zeros on the diagonal.
     n_components_ : int
         Number of components used: min(n_components, n_samples - 1, n_features).
+    chance_level_ : float
+        Mean score under permuted labels. NaN after `partial_fit` and `fit_moments`, where there are
+        no rows to permute the labels of.
     saturated_ : bool
         Whether the score says nothing of the labels, see Warns.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    seed_ : int
+        Seed that was used for the permutations.
     moments_ : FeatureMoments
         The statistics of the data. Not kept when several metrics are scored together.
     n_features_in_ : int
@@ -71,8 +87,8 @@ class GBC(ClassMomentMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If the overlap of every pair underflows to 0, if no pair can be told apart, or if every
-        class has a single sample.
+        If the overlap of every pair underflows to 0, if no pair can be told apart, if every class
+        has a single sample, or if the score can't be told from that of permuted labels.
     SingletonClassWarning
         If some classes have a single sample, whose variances are `var_floor`.
 
@@ -83,11 +99,14 @@ class GBC(ClassMomentMetric):
 
     Notes
     -----
-    Variances are those of the population (divided by the class size). For full covariances the
-    floor is at least the rounding noise of the largest eigenvalue. Sample weights replace counts
-    by sums of weights. Cost beside the shared decomposition: O(n_samples n_features k) for the
-    projection on k components, and O(n_classes**2 k) for the pairs, O(n_classes**2 k**3) with full
-    covariances.
+    Published variants: ``formula="published"`` and, for one implementation, ``ddof=1`` with it;
+    ``n_components=None`` for those without components.
+
+    For full covariances the floor is at least the rounding noise of the largest eigenvalue. Sample
+    weights replace counts by sums of weights, but for ``ddof=1``, which counts samples.
+
+    Cost beside the shared decomposition: O(n_samples n_features k) for the projection on k
+    components, and O(n_classes**2 k) for the pairs, O(n_classes**2 k**3) with full covariances.
 
     References
     ----------
@@ -113,8 +132,10 @@ class GBC(ClassMomentMetric):
         "log_overlap_",
         "distances_",
         "n_components_",
+        "chance_level_",
         "saturated_",
         "classes_",
+        "seed_",
     )
 
     _parameter_constraints: dict = {
@@ -123,6 +144,9 @@ class GBC(ClassMomentMetric):
         "var_floor": [Interval(Real, 0, None, closed="neither")],
         "formula": [StrOptions({"paper", "published"})],
         "regularization": [StrOptions({"floor", "ridge"})],
+        "ddof": [Options(Integral, {0, 1})],
+        "n_permutations": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -133,12 +157,18 @@ class GBC(ClassMomentMetric):
         formula="paper",
         *,
         regularization="floor",
+        ddof=0,
+        n_permutations=10,
+        random_state=0,
     ):
         self.covariance_type = covariance_type
         self.n_components = n_components
         self.var_floor = var_floor
         self.formula = formula
         self.regularization = regularization
+        self.ddof = ddof
+        self.n_permutations = n_permutations
+        self.random_state = random_state
 
     def _score_parts(self, moments, parts, rows):
         spectrum = moments.spectrum
@@ -147,7 +177,11 @@ class GBC(ClassMomentMetric):
         if rows is not None and self.covariance_type == "diagonal" and self.n_components:
             # Other axes would have other variances: they must not depend on the order of the rows.
             spectrum = reproducible_spectrum(
-                rows.X, rows.target, lambda: moments, lambda _: self.n_components
+                rows.X,
+                rows.target,
+                lambda: moments,
+                lambda _: self.n_components,
+                rows.sample_weight,
             )
         if self.n_components is None:
             n_components = n_features
@@ -156,30 +190,72 @@ class GBC(ClassMomentMetric):
         else:
             n_components = min(self.n_components, n - 1, n_features)
             directions = spectrum.directions(n_components)
+        log_unit = float(np.log(spectrum.unit))
+
+        def distances_of(parts, directions, origin, unit):
+            return self._distances(parts, directions, origin, unit, log_unit, n_components)
+
+        distances, sizes = distances_of(parts, directions, spectrum.mean, spectrum.unit)
+        self.classes_ = moments.classes
+        self.n_components_ = n_components
+        self.distances_ = distances + distances.T
+        self.log_overlap_, self.score_ = _overlap(distances)
+        self.seed_ = drawn_seed(self.random_state)
+        features, origin, unit = None, spectrum.mean, spectrum.unit
+        if rows is not None and directions is not None and self.n_permutations:
+            # Projected once for all permutations.
+            features = spectrum.coordinates(rows.X, directions)
+            directions, origin, unit = None, np.zeros(features.shape[1]), 1.0
+        chance = self._chance(
+            lambda permuted: _overlap(distances_of(permuted, directions, origin, unit)[0])[1],
+            self.score_,
+            rows,
+            self.n_permutations,
+            features,
+        )
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        self._judge(self._reason(chance, sizes, spectrum.rank))
+        if not self.saturated_ and (sizes == 1).any():
+            announce(
+                f"GBC: {int((sizes == 1).sum())} of {len(sizes)} classes have a single sample; "
+                f"their variances are var_floor={self.var_floor:g}.",
+                SingletonClassWarning,
+            )
+
+    def _distances(self, parts, directions, origin, unit, log_unit, n_components):
+        """Upper triangle of the distances, and the class sizes."""
+        full = self.covariance_type == "full"
         means, spreads, sizes = [], [], []
         for part in parts:
-            mean, spread = part.mean_and_covariance(
-                directions, spectrum.mean, spectrum.unit, diagonal=not full
-            )
+            mean, spread = part.mean_and_covariance(directions, origin, unit, diagonal=not full)
+            spread *= part.n_samples / max(part.n_samples - self.ddof, 1)
             means.append(mean)
             spreads.append(spread)
             sizes.append(part.n_samples)
         means, spreads, sizes = np.array(means), np.array(spreads), np.array(sizes)
-        log_square_unit = 2 * np.log(spectrum.unit)
-        log_floor = np.log(self.var_floor)
+        log_square_unit, log_floor = 2 * log_unit, np.log(self.var_floor)
         if full:
-            distances = self._distances_full(means, spreads, log_floor - log_square_unit)
-        else:
-            log_variances = self._regularized(_log(spreads) + log_square_unit, log_floor)
-            if self.covariance_type == "diagonal":
-                distances = _distances_diagonal(means, log_variances, log_square_unit)
-            else:
-                distances = self._distances_spherical(
-                    means, log_variances, log_square_unit, log_floor, n_components
-                )
-        self.classes_ = moments.classes
-        self.n_components_ = n_components
-        self._combine(distances, sizes)
+            return self._distances_full(means, spreads, log_floor - log_square_unit), sizes
+        log_variances = self._regularized(_log(spreads) + log_square_unit, log_floor)
+        if self.covariance_type == "diagonal":
+            return _distances_diagonal(means, log_variances, log_square_unit), sizes
+        return self._distances_spherical(
+            means, log_variances, log_square_unit, log_floor, n_components
+        ), sizes
+
+    def _reason(self, chance, sizes, rank):
+        """Say why the score says nothing of the labels, if so."""
+        worst = -float(len(sizes) * (len(sizes) - 1))
+        if self.score_ == 0:
+            return (
+                "the overlap of every pair underflows, and all candidates that are this good tie; "
+                "compare log_overlap_ or use fewer components"
+            )
+        if self.score_ <= worst * (1 - 1e-12):
+            return "no two classes can be told apart; the features may lie below sqrt(var_floor)"
+        return trivial_reason(rank == 0, len(sizes), sizes.sum()) or reason_to_doubt(
+            self.score_, chance, 0.0, lowest=worst
+        )
 
     def _regularized(self, log_variances, log_floor):
         if self.regularization == "floor":
@@ -229,37 +305,12 @@ class GBC(ClassMomentMetric):
                 )
         return distances
 
-    def _combine(self, distances, sizes):
-        n_classes = len(sizes)
-        pairs = distances[np.triu_indices(n_classes, 1)]
-        self.distances_ = distances + distances.T
-        self.log_overlap_ = float(np.log(2) + logsumexp(-pairs))
-        worst = -float(n_classes * (n_classes - 1))
-        self.score_ = max(0.0 - float(np.exp(self.log_overlap_)), worst)
-        cause = None
-        if self.score_ == 0:
-            cause = (
-                "the overlap of every pair underflows, and all candidates that are this good tie; "
-                "compare log_overlap_ or use fewer components"
-            )
-        elif self.score_ <= worst * (1 - 1e-12):
-            cause = "no two classes can be told apart; the features may lie below sqrt(var_floor)"
-        elif (sizes == 1).all():
-            cause = "every class has a single sample, so any labels give the same score"
-        self.saturated_ = cause is not None
-        if cause:
-            warnings.warn(
-                f"The GBC {self.score_:.6g} says nothing: {cause}.",
-                UninformativeScoreWarning,
-                stacklevel=6,
-            )
-        elif (sizes == 1).any():
-            warnings.warn(
-                f"GBC: {int((sizes == 1).sum())} of {n_classes} classes have a single sample; "
-                f"their variances are var_floor={self.var_floor:g}.",
-                SingletonClassWarning,
-                stacklevel=6,
-            )
+
+def _overlap(distances):
+    """Logarithm of the summed overlap of ordered pairs, and minus the sum itself."""
+    n_classes = len(distances)
+    log_overlap = float(np.log(2) + logsumexp(-distances[np.triu_indices(n_classes, 1)]))
+    return log_overlap, max(0.0 - float(np.exp(log_overlap)), -float(n_classes * (n_classes - 1)))
 
 
 def _log(numbers):

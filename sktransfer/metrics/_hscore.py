@@ -1,13 +1,12 @@
 """H-score: how much of the feature covariance the class means explain."""
 
-import warnings
 from numbers import Real
 
 import numpy as np
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import MomentMetric
+from ._permutations import Chance, reason_to_doubt, trivial_reason
 
 
 class HScore(MomentMetric):
@@ -41,7 +40,7 @@ class HScore(MomentMetric):
         Expected score when the labels are permuted: (n_classes - 1) r / (n_samples - 1) without
         shrinkage. Exact for equal sample weights.
     saturated_ : bool
-        Whether any labels with the same class sizes would give the same score.
+        Whether the score can't be told from that of permuted labels.
     rank_ : int
         Numerical rank r of the centred features.
     shrinkage_ : float
@@ -58,7 +57,7 @@ class HScore(MomentMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If the score is the same for any labels with the same class sizes.
+        If the score can't be told from that of permuted labels, see Notes.
 
     See Also
     --------
@@ -128,28 +127,35 @@ class HScore(MomentMetric):
         self.classes_ = self.moments_.classes
         self.rank_ = spectrum.rank
         self.shrinkage_ = shrinkage
-        self.chance_level_ = float((n_classes - 1) * weight.sum() / (n - 1))
+        chance = _chance(weight, n_classes, n, most)
+        self.chance_level_ = chance.mean
         self.score_ = float(np.clip(explained @ weight, 0.0, most))
-        self.saturated_ = bool(
-            self.chance_level_ >= most * (1 - 1e-9) or shrinkage == 1 or n_classes == n
-        )
-        if self.saturated_:
-            warnings.warn(self._reason(n, n_classes), UninformativeScoreWarning, stacklevel=4)
+        reason = trivial_reason(spectrum.rank == 0, n_classes, n)
+        if reason is None and shrinkage == 1:
+            reason = "shrinkage=1 replaces the covariance by the identity and drops the class means"
+        if reason is None:
+            reason = reason_to_doubt(self.score_, chance, most)
+            if reason and shrinkage == 0:
+                reason += f", as the centred features have rank {spectrum.rank} with {n} samples"
+        remedy = "Use shrinkage='ledoit_wolf', fewer features or more samples."
+        self._judge(reason, remedy if shrinkage == 0 and spectrum.rank > 0 else "")
 
-    def _reason(self, n, n_classes):
-        """Say why any labels with the same class sizes give this score."""
-        if self.rank_ == 0:
-            cause = "the features are constant"
-        elif self.shrinkage_ == 1:
-            cause = "shrinkage=1 replaces the covariance by the identity and drops the class means"
-        elif n_classes == n:
-            cause = "every class has a single sample"
-        else:
-            cause = (
-                f"the centred features have rank {self.rank_} with {n} samples; "
-                "use shrinkage='ledoit_wolf', fewer features or more samples"
-            )
-        return f"The H-score {self.score_:.6g} would be the same for any labels: {cause}."
+
+def _chance(weight, n_classes, n_samples, most):
+    """Mean and spread of the score of permuted labels.
+
+    The score is tr(A B) with A of eigenvalues `weight` and B a projection on n_classes - 1
+    dimensions, both in the n_samples - 1 dimensions of centred columns. Its mean under permutations
+    is exact; its spread is that of a random rotation of B, which is that of permutations but for
+    the product of how unequal the leverages and the class sizes are.
+    """
+    m, q = n_samples - 1, n_classes - 1
+    mean = float(q * weight.sum() / m)
+    variance = 0.0
+    if m > 1:
+        inequality = max(m * float(weight @ weight) - float(weight.sum()) ** 2, 0.0)
+        variance = 2 * inequality * q * (m - q) / (m**2 * (m - 1) * (m + 2))
+    return Chance.exact(mean, float(np.sqrt(max(variance, 0.0))), most)
 
 
 def ledoit_wolf_from_spectrum(spectrum):

@@ -1,14 +1,16 @@
 """KNN: how well the nearest neighbours of a sample tell its target, each sample left out."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
 from scipy.stats import binom
 
 from ..exceptions import ConstantTargetWarning, UninformativeScoreWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
 from ._base import TransferabilityMetric
+from ._canonical import row_order
+from ._permutations import Chance, permuted_labels, reason_to_doubt
 from ._spectrum import power_of_two
 
 # Elements of a block of distances (32 MiB in float64).
@@ -18,6 +20,10 @@ _BLOCK_ELEMENTS = 2**22
 # equal: what a change of unit or a rotation may do to them must not decide a vote.
 _RELATIVE_TIE = 1e-11
 _EPS = np.finfo(np.float64).eps
+
+# Permutations of the target that tell how far the score scatters by chance, and their seed.
+_N_PERMUTATIONS = 10
+_SEED = 0
 
 
 class KNN(TransferabilityMetric):
@@ -59,7 +65,7 @@ class KNN(TransferabilityMetric):
     n_neighbors_ : int
         Number of neighbours used, min(`n_neighbors`, n_samples - 1).
     saturated_ : bool
-        Whether any targets with the same values would give this score.
+        Whether the score can't be told from that of permuted targets.
     classes_ : ndarray of shape (n_classes,)
         Class labels; only for a classification target.
     n_features_in_ : int
@@ -70,7 +76,7 @@ class KNN(TransferabilityMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If all samples are at the same distance from each other, or no class has two samples.
+        If the score can't be told from that of permuted targets.
     ConstantTargetWarning
         If a regression output is constant; it is left out of the mean.
 
@@ -128,40 +134,37 @@ class KNN(TransferabilityMetric):
     def _score_labels(self, neighbours, target):
         codes, n_classes = target.codes, len(target.classes)
         self.classes_ = target.classes
-        # Of each sample: the share of the win that goes to its own label.
-        credit = np.empty(len(codes))
+        labels = [codes, *permuted_labels(neighbours.X, codes, _SEED, _N_PERMUTATIONS)]
+        # Of each sample: the share of the win that goes to its own label, for every labelling.
+        credit = np.empty((len(labels), len(codes)))
         all_tied = True
-        for rows, (query, other, weight) in neighbours:
-            size = rows.stop - rows.start
-            votes = np.bincount(
-                query * n_classes + codes[other], weights=weight, minlength=size * n_classes
-            ).reshape(size, n_classes)
-            winning = votes >= votes.max(axis=1, keepdims=True) * (1 - 1e-9)
-            own = winning[np.arange(size), codes[rows]]
-            credit[rows] = own / winning.sum(axis=1)
-            all_tied &= len(other) == size * (len(codes) - 1)
-        self.score_ = float(np.sort(credit).mean())
+        for rows, votes in neighbours:
+            for given, mine in zip(labels, credit, strict=True):
+                mine[rows] = _own_share(given, rows, votes, n_classes)
+            all_tied &= len(votes[1]) == (rows.stop - rows.start) * (len(codes) - 1)
+        scores = np.sort(credit, axis=1).mean(axis=1)
+        self.score_ = float(scores[0])
         sizes = np.bincount(codes)
         self.chance_level_ = vote_chance(sizes, self.n_neighbors_)
-        everyone = self.n_neighbors_ == len(codes) - 1
-        cause = None
-        if all_tied and not everyone:
-            cause = "all samples are at the same distance from each other"
-            self.chance_level_ = self.score_
-        elif everyone:
-            cause = "every other sample is a neighbour"
-        elif sizes.max() == 1:
-            cause = "every class has a single sample"
-        self._announce(cause, "labels")
+        reason = self._same_for_all(all_tied, len(codes), "labels")
+        if reason is None and sizes.max() == 1:
+            reason = "every class has a single sample, so that any labels have the same score"
+        if reason is None:
+            chance = Chance.sampled(scores[1:], self.chance_level_)
+            reason = reason_to_doubt(self.score_, chance, 1.0)
+        self._judge(reason)
 
-    def _announce(self, cause, what):
-        self.saturated_ = cause is not None
-        if cause:
-            warnings.warn(
-                f"The KNN score {self.score_:.6g} would be the same for any {what}: {cause}.",
-                UninformativeScoreWarning,
-                stacklevel=7,
+    def _same_for_all(self, all_tied, n_samples, what):
+        """Say why any target has this score, if it has, and make that score the chance level."""
+        if self.n_neighbors_ == n_samples - 1:
+            return f"every other sample is a neighbour, so that any {what} have the same score"
+        if all_tied:
+            self.chance_level_ = self.score_
+            return (
+                "all samples are at the same distance from each other, so that any "
+                f"{what} have the same score"
             )
+        return None
 
     def _score_numbers(self, neighbours, target):
         unit = power_of_two(np.abs(target.outputs).max(axis=0))
@@ -169,38 +172,59 @@ class KNN(TransferabilityMetric):
         t = t - np.sort(t, axis=0).mean(axis=0)
         constant = (target.outputs == target.outputs[0]).all(axis=0)
         n_samples, n_outputs = t.shape
-        predicted = np.zeros_like(t)
+        # The targets, and beside them the same with their rows permuted.
+        order, rng = row_order(neighbours.X), np.random.default_rng(_SEED)
+        columns = [t]
+        by_content = t[np.lexsort(t.T)]
+        for _ in range(_N_PERMUTATIONS):
+            permuted = np.empty_like(t)
+            permuted[order] = by_content[rng.permutation(n_samples)]
+            columns.append(permuted)
+        columns = np.hstack(columns)
+        predicted = np.zeros_like(columns)
         spread = np.empty(n_samples)  # sum of the squared shares of the neighbours
         all_tied = True
         for rows, (query, other, weight) in neighbours:
             size = rows.stop - rows.start
             share = weight / self.n_neighbors_
             spread[rows] = np.bincount(query, weights=share**2, minlength=size)
-            for k in range(n_outputs):
-                predicted[rows, k] = np.bincount(query, share * t[other, k], minlength=size)
+            for k in range(columns.shape[1]):
+                predicted[rows, k] = np.bincount(query, share * columns[other, k], minlength=size)
             all_tied &= len(other) == size * (n_samples - 1)
         # The mean of the others differs from a sample by n / (n - 1) times its own deviation.
         baseline = (np.square(t).sum(axis=0)) * (n_samples / (n_samples - 1)) ** 2
-        error = np.square(t - predicted).sum(axis=0)
+        error = np.square(columns - predicted).sum(axis=0).reshape(-1, n_outputs)
         with np.errstate(divide="ignore", invalid="ignore"):
-            self.scores_ = np.where(constant, np.nan, 1 - error / baseline)
-        self.correlations_ = np.where(constant, np.nan, _correlations(t, predicted))
+            scores = np.where(constant, np.nan, 1 - error / baseline)
+        self.scores_ = scores[0]
+        self.correlations_ = np.where(constant, np.nan, _correlations(t, predicted[:, :n_outputs]))
         # Exact: targets are exchangeable under permutation.
         chance = 1 - (1 + np.sort(spread).mean()) * (n_samples - 1) / n_samples
         self.chance_level_ = float(chance)
         if not mean_of_defined(self, "KNN"):
             self.saturated_ = True
             return
-        cause = None
-        if all_tied:
-            cause = "all samples are at the same distance from each other"
-            if self.n_neighbors_ == n_samples - 1:
-                cause = "every other sample is a neighbour"
-            self.chance_level_ = self.score_
-        self._announce(cause, "targets")
+        reason = self._same_for_all(all_tied, n_samples, "targets")
+        if reason is None:
+            draws = scores[1:, ~constant].mean(axis=1)
+            reason = reason_to_doubt(
+                self.score_, Chance.sampled(draws, self.chance_level_), 1.0, what="targets"
+            )
+        self._judge(reason)
 
 
-def mean_of_defined(metric, name, stacklevel=7):
+def _own_share(codes, rows, votes, n_classes):
+    """Share of the win that goes to the label of each of some rows."""
+    query, other, weight = votes
+    size = rows.stop - rows.start
+    count = np.bincount(
+        query * n_classes + codes[other], weights=weight, minlength=size * n_classes
+    ).reshape(size, n_classes)
+    winning = count >= count.max(axis=1, keepdims=True) * (1 - 1e-9)
+    return winning[np.arange(size), codes[rows]] / winning.sum(axis=1)
+
+
+def mean_of_defined(metric, name):
     """Set `score_` to the mean of the outputs that are not constant, and announce the others.
 
     Parameters
@@ -209,8 +233,6 @@ def mean_of_defined(metric, name, stacklevel=7):
         A metric with `scores_`, NaN where an output is constant.
     name : str
         Its name, for messages.
-    stacklevel : int, default=7
-        How far the caller's line is from here.
 
     Returns
     -------
@@ -221,18 +243,16 @@ def mean_of_defined(metric, name, stacklevel=7):
     n_outputs = len(metric.scores_)
     if len(undefined) == n_outputs:
         metric.score_ = np.nan
-        warnings.warn(
+        announce(
             f"{name} has no score (NaN): the variance is zero for every output of the target.",
             UninformativeScoreWarning,
-            stacklevel=stacklevel,
         )
         return False
     if len(undefined):
-        warnings.warn(
+        announce(
             f"{name} left out {len(undefined)} of {n_outputs} outputs that are constant: "
             f"{undefined[:10].tolist()}.",
             ConstantTargetWarning,
-            stacklevel=stacklevel,
         )
     metric.score_ = float(np.nanmean(metric.scores_))
     return True

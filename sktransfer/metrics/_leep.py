@@ -1,6 +1,5 @@
 """LEEP and NCE: how well the source classifier's outputs predict the target labels."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -9,17 +8,23 @@ from scipy.special import softmax
 from sklearn.metrics.cluster import expected_mutual_information
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ..exceptions import ProbabilityNormalizationWarning, UninformativeScoreWarning
+from ..exceptions import ProbabilityNormalizationWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval
 from ..utils._target import as_labels, as_target_array
 from ._base import WeightedMetric
+from ._permutations import Chance, reason_to_doubt
 from ._statistics import drawn_seed, entropy
 
 # Elements of a block of gathered conditional probabilities (16 MiB).
 _BLOCK_ELEMENTS = 2**21
 
-# Chance that leaves less than this share of the label entropy leaves nothing to be learned.
-_CHANCE_SHARE = 0.1
+# Chance that gains more than this share of the label entropy has found cells of single samples.
+_CROWDED = 0.5
+
+# Label permutations that tell how far the score of NCE scatters by chance, and their seed.
+_N_PERMUTATIONS = 20
+_SEED = 0
 
 # Sums of half-precision probabilities stray by about this much from one.
 _SUM_TOLERANCE = 1e-3
@@ -31,36 +36,30 @@ class _SourceOutputMetric(WeightedMetric):
     bounds = (-np.inf, 0.0)
     tasks = ("classification",)
 
-    def _describe(self, score, target, weight, chance_level, constant):
+    def _describe(self, score, target, weight, draws, constant, mean=None):
         self.classes_ = target.classes
         shares = np.bincount(target.codes, weights=weight) / weight.sum()
         self.label_entropy_ = entropy(shares)
         self.score_ = float(min(score, 0.0))
-        self.chance_level_ = float(chance_level)
+        chance = Chance.sampled(draws, mean, lowest=-self.label_entropy_)
+        self.chance_level_ = float("nan") if chance is None else chance.mean
         self.information_gain_ = self.score_ + self.label_entropy_
         self.information_gain_corrected_ = self.score_ - self.chance_level_
-        reason = self._reason_to_doubt(constant, len(target.codes))
-        self.saturated_ = reason is not None
-        if self.saturated_:
-            warnings.warn(
-                f"The {type(self).__name__} score {self.score_:.6g} says nothing of the source: "
-                f"{reason}.",
-                UninformativeScoreWarning,
-                stacklevel=6,
-            )
+        self._judge(self._reason_to_doubt(chance, constant, len(target.codes)))
 
-    def _reason_to_doubt(self, constant, n_samples):
+    def _reason_to_doubt(self, chance, constant, n_samples):
         """Say why other labels would have the same score, or nearly so."""
         if constant:
-            return "its output is the same for every sample"
+            return "the output of the source is the same for every sample"
         if len(self.classes_) == n_samples:
             return "every class has a single sample"
-        if self.chance_level_ > -_CHANCE_SHARE * self.label_entropy_:
-            return (
-                f"permuted labels score {self.chance_level_:.6g} of at most 0, for so many source "
-                "classes can tell the few samples apart whatever they know"
+        lowest = -self.label_entropy_
+        reason = reason_to_doubt(self.score_, chance, 0.0, lowest=lowest)
+        if reason and chance.mean > lowest * (1 - _CROWDED):
+            reason += (
+                ", for so many source classes can tell the few samples apart whatever they know"
             )
-        return None
+        return reason
 
 
 class LEEP(_SourceOutputMetric):
@@ -102,8 +101,7 @@ class LEEP(_SourceOutputMetric):
         `score_` - `chance_level_`: the gain that chance does not explain, about 0 for a source
         that knows nothing of the target.
     saturated_ : bool
-        Whether the score says nothing: the output is constant, every class has one sample, or
-        permuted labels gain more than nine tenths of the label entropy too.
+        Whether the score can't be told from that of permuted labels.
     conditional_ : ndarray of shape (n_classes, n_source_classes)
         P(y | z). Source classes without mass on the target get the class shares.
     classes_ : ndarray of shape (n_classes,)
@@ -202,12 +200,11 @@ class LEEP(_SourceOutputMetric):
         sums = X.sum(axis=1)
         off = ~(np.abs(sums - 1) <= _SUM_TOLERANCE)
         if off.any():
-            warnings.warn(
+            announce(
                 f"{int(off.sum())} of {len(X)} rows given to LEEP as probabilities do not sum to 1 "
                 f"(row {int(np.flatnonzero(off)[0])} sums to {sums[off][0]:.6g}); they were "
                 "normalised. For logits set from_logits=True.",
                 ProbabilityNormalizationWarning,
-                stacklevel=7,
             )
 
     def _fit(self, X, target, sample_weight):
@@ -219,18 +216,18 @@ class LEEP(_SourceOutputMetric):
         conditional[:, massless] = shares[:, None]
         self.conditional_ = conditional
         self.seed_ = drawn_seed(self.random_state)
-        chance = self._chance_level(theta, target.codes, weight)
+        draws = self._chance_scores(theta, target.codes, weight)
         constant = bool(np.ptp(theta, axis=0).max() == 0)
-        self._describe(score, target, weight, chance, constant)
+        self._describe(score, target, weight, draws, constant)
 
-    def _chance_level(self, theta, codes, weight):
-        """Mean score over permutations of the labels.
+    def _chance_scores(self, theta, codes, weight):
+        """Scores of permuted labels.
 
         The rows are first brought into an order that depends on their content alone, so that the
         result does not depend on the order in which they came.
         """
         if self.n_permutations == 0:
-            return np.nan
+            return []
         # A projection tells apart all rows that differ; equal rows may change places.
         projection = np.random.default_rng(0).normal(size=theta.shape[1])
         order = np.lexsort((weight, np.round(theta @ projection, 10)))
@@ -243,7 +240,7 @@ class LEEP(_SourceOutputMetric):
             permuted = np.empty_like(labels)
             permuted[order] = rng.permutation(labels)
             scores.append(_empirical_predictor(theta, permuted, weight)[1])
-        return float(np.mean(scores))
+        return scores
 
     def predict_proba(self, X):
         """Class probabilities of the expected empirical predictor, the classifier LEEP evaluates.
@@ -298,12 +295,11 @@ class NCE(_SourceOutputMetric):
     information_gain_ : float
         `score_` + H(Y), the plug-in mutual information of Y and Z; biased upwards.
     chance_level_ : float
-        Exact expectation of the score under permuted labels. NaN when samples are weighted.
+        Expectation of the score under permuted labels: exact, or sampled when samples are weighted.
     information_gain_corrected_ : float
         `score_` - `chance_level_`: the gain that chance does not explain.
     saturated_ : bool
-        Whether the score says nothing: one source label only, one sample in every class, or
-        permuted labels that gain more than nine tenths of the label entropy too.
+        Whether the score can't be told from that of permuted labels.
     source_classes_ : ndarray of shape (n_source_classes,)
         Source labels that occur (column numbers, for a matrix of source outputs).
     classes_ : ndarray of shape (n_classes,)
@@ -369,16 +365,33 @@ class NCE(_SourceOutputMetric):
             labels = X.argmax(axis=1)
         self.source_classes_, source = np.unique(labels, return_inverse=True)
         weight = np.ones(len(source)) if sample_weight is None else sample_weight
-        counts = sparse.csr_array(
-            (weight, (source, target.codes)), (len(self.source_classes_), len(target.classes))
-        )
-        joint = counts.toarray() / weight.sum()
-        source_share = joint.sum(axis=1, keepdims=True)
-        ratio = np.divide(joint, source_share, out=np.ones_like(joint), where=joint > 0)
-        score = (joint * np.log(ratio)).sum()
-        chance = np.nan
+        score = _mean_log_share(source, target.codes, weight)
+        mean = None
         if sample_weight is None:
-            shares = joint.sum(axis=0)
-            expected = expected_mutual_information(counts.astype(np.int64), len(source))
-            chance = expected - entropy(shares)
-        self._describe(score, target, weight, chance, len(self.source_classes_) == 1)
+            counts = sparse.csr_array((np.ones(len(source), np.int64), (source, target.codes)))
+            shares = np.bincount(target.codes) / len(source)
+            mean = float(expected_mutual_information(counts, len(source)) - entropy(shares))
+        draws = _permuted_shares(source, target.codes, weight)
+        self._describe(score, target, weight, draws, len(self.source_classes_) == 1, mean)
+
+
+def _mean_log_share(source, codes, weight):
+    """Weighted mean over samples of log P(label | source label)."""
+    joint = sparse.csr_array((weight, (source, codes))).toarray() / weight.sum()
+    share = joint.sum(axis=1, keepdims=True)
+    ratio = np.divide(joint, share, out=np.ones_like(joint), where=joint > 0)
+    return float((joint * np.log(ratio)).sum())
+
+
+def _permuted_shares(source, codes, weight):
+    """Scores of NCE for permuted labels, which depend on neither names nor the order of samples."""
+    total = np.bincount(source, weights=weight)
+    order = np.lexsort((weight, source, np.round(total / total.max(), 10)[source]))
+    labels = np.sort(np.argsort(np.argsort(np.bincount(codes), kind="stable"))[codes])
+    rng = np.random.default_rng(_SEED)
+    permuted = np.empty_like(labels)
+    scores = []
+    for _ in range(_N_PERMUTATIONS):
+        permuted[order] = rng.permutation(labels)
+        scores.append(_mean_log_share(source, permuted, weight))
+    return scores

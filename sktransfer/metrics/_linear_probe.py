@@ -1,15 +1,14 @@
 """Linear probe: leave-one-out ridge regression on frozen features, in closed form."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
+from ._canonical import row_order
 from ._knn import mean_of_defined
-from ._permutations import canonical_order
+from ._permutations import Chance, permuted_labels, reason_to_doubt, trivial_reason
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed
 
@@ -141,7 +140,7 @@ class LinearProbe(RowMetric):
         if target.task == "classification":
             self._score_labels(X, target, probe, penalties, unit)
         else:
-            self._score_numbers(target, probe, penalties, unit)
+            self._score_numbers(X, target, probe, penalties, unit)
 
     def _penalties(self, probe):
         """Candidate penalties in units of the squared unit of the features."""
@@ -154,7 +153,6 @@ class LinearProbe(RowMetric):
 
     def _score_labels(self, X, target, probe, penalties, unit):
         self.classes_ = target.classes
-        sizes = np.bincount(target.codes)
         fit = probe.prepare(target.columns())
         errors = np.array([np.square(fit.residual(p)[0]).sum() for p in penalties])
         baseline = np.square(fit.t).sum() * probe.baseline
@@ -163,13 +161,16 @@ class LinearProbe(RowMetric):
         self.alpha_ = self._in_original_units(penalties[chosen], unit)
         self.loo_error_ = float(errors[chosen] / baseline)
         self.score_ = _accuracy(fit, residual, target.codes)
-        self.chance_level_ = self._sampled_chance(X, probe, penalties[chosen], sizes)
-        cause = None
-        if probe.rank == 0:
-            cause = "the features are constant"
-        elif sizes.max() == 1:
-            cause = "every class has a single sample"
-        self._announce(cause, "labels")
+        draws = []
+        for codes in permuted_labels(X, target.codes, self.seed_, self.n_permutations):
+            permuted = probe.prepare(np.eye(len(self.classes_))[codes])
+            draws.append(_accuracy(permuted, permuted.residual(penalties[chosen])[0], codes))
+        chance = Chance.sampled(draws)
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        reason = trivial_reason(probe.rank == 0, len(self.classes_), len(X))
+        if reason:
+            self.chance_level_ = self.score_
+        self._judge(reason or reason_to_doubt(self.score_, chance, 1.0))
 
     def _in_original_units(self, alpha, unit):
         if self.alpha != "loo":
@@ -177,33 +178,7 @@ class LinearProbe(RowMetric):
         with np.errstate(over="ignore"):
             return float(alpha * unit * unit)
 
-    def _announce(self, cause, what):
-        self.saturated_ = cause is not None
-        if cause:
-            self.chance_level_ = self.score_
-            warnings.warn(
-                f"The linear probe's score {self.score_:.6g} would be the same for any {what}: "
-                f"{cause}.",
-                UninformativeScoreWarning,
-                stacklevel=8,
-            )
-
-    def _sampled_chance(self, X, probe, penalty, sizes):
-        if self.n_permutations == 0:
-            return np.nan
-        order = canonical_order(X)
-        sizes = np.sort(sizes)
-        labels = np.repeat(np.arange(len(sizes)), sizes)
-        rng = np.random.default_rng(self.seed_)
-        scores = []
-        for _ in range(self.n_permutations):
-            permuted = np.empty_like(labels)
-            permuted[order] = rng.permutation(labels)
-            fit = probe.prepare(np.eye(len(sizes))[permuted])
-            scores.append(_accuracy(fit, fit.residual(penalty)[0], permuted))
-        return float(np.mean(scores))
-
-    def _score_numbers(self, target, probe, penalties, unit):
+    def _score_numbers(self, X, target, probe, penalties, unit):
         constant = (target.outputs == target.outputs[0]).all(axis=0)
         t = target.outputs / power_of_two(np.abs(target.outputs).max(axis=0))
         t[:, constant] = 0.0
@@ -230,8 +205,38 @@ class LinearProbe(RowMetric):
             float(np.mean(np.array(chances)[chosen[alive]])) if alive.any() else 0.0
         )
         self.saturated_ = True
-        if mean_of_defined(self, "LinearProbe", stacklevel=8):
-            self._announce("the features are constant" if probe.rank == 0 else None, "targets")
+        if not mean_of_defined(self, "LinearProbe"):
+            return
+        reason = None
+        if probe.rank == 0:
+            reason = "the features are constant, so that any targets have the same score"
+            self.chance_level_ = self.score_
+        else:
+            draws = self._permuted_scores(
+                X, probe, t[:, alive], baseline[alive], penalties[chosen[alive]]
+            )
+            chance = Chance.sampled(draws, self.chance_level_)
+            reason = reason_to_doubt(self.score_, chance, 1.0, what="targets")
+        self._judge(reason)
+
+    def _permuted_scores(self, X, probe, t, baseline, penalties):
+        """Scores of permuted rows of the target, each output with its penalty."""
+        if not self.n_permutations:
+            return []
+        order, rng = row_order(X), np.random.default_rng(self.seed_)
+        by_content = t[np.lexsort(t.T)]
+        scores = []
+        for _ in range(self.n_permutations):
+            permuted = np.empty_like(t)
+            permuted[order] = by_content[rng.permutation(len(t))]
+            fit = probe.prepare(permuted)
+            errors = np.empty(t.shape[1])
+            for penalty in np.unique(penalties):
+                mine = penalties == penalty
+                residual, _ = fit.residual(penalty)
+                errors[mine] = np.square(residual[:, mine]).sum(axis=0)
+            scores.append(float((1 - errors / baseline).mean()))
+        return scores
 
 
 def _choose(errors, baseline):

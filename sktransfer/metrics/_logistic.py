@@ -9,6 +9,8 @@ _TOLERANCE = 1e-14
 _ROUNDING = 1e-9
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-12
+# Gains below this share of the objective are nothing, and their ratios leave the float range.
+_NOTHING = 1e-40
 
 # Rounds of conjugate gradients for one step; a step that is cut short still descends.
 _ROUNDS = 500
@@ -177,6 +179,7 @@ class _Problem:
         squared = float((residual * whitened).sum())
         # The closer to the optimum, the more exact the step.
         enough = squared * np.clip(squared / max(state.value, 1e-300), 1e-24, 0.01)
+        enough = max(enough, _NOTHING * state.value)
         for _ in range(_ROUNDS):
             if squared <= enough:
                 break

@@ -1,18 +1,32 @@
 """LogME: the maximised evidence of a linear model on frozen features."""
 
-import warnings
+from itertools import chain, islice
 from numbers import Real
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..exceptions import ConstantTargetWarning, NoiseFloorWarning, UninformativeScoreWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
 from ._base import MomentMetric
-from ._evidence import maximize_evidence
+from ._evidence import largest_evidence, maximize_evidence
+from ._permutations import Chance, reason_to_doubt, scores_until_sure, trivial_reason
+from ._rotations import rotated_spectra, side_by_side
 
 # Share of directions at the noise floor from which on the floor decides the score.
 _FLOOR_SHARE = 1e-3
+
+# Random targets that tell what chance gives, their seed, and the directions times outputs beyond
+# which they would take longer than the score itself.
+_N_DRAWS = 30
+_SEED = 0
+# As many at a time as are drawn at least: their searches together cost less than one by one.
+_DRAWS_AT_ONCE = 3
+_MOST_LOADINGS = 2**17
+
+# Certified bound on the error of their evidence, far below its scatter.
+_TOLERANCE = 1e-5
 
 
 class LogME(MomentMetric):
@@ -64,9 +78,12 @@ class LogME(MomentMetric):
         `beta_` is 1 / (`noise_floor` x mean square).
     coef_ : ndarray of shape (n_outputs, n_features)
         Posterior mean of the weights, computed when first read.
+    chance_level_ : float
+        Mean score of targets that have nothing to do with the features: of a few whose centred
+        columns point in random directions. NaN for more than 131,072 directions times outputs,
+        where they would take longer than the score.
     saturated_ : bool
-        Whether other labels with the same class sizes would have the same score, because the
-        features are constant or every class has a single sample.
+        Whether the score can't be told from theirs.
     complexity_ : float
         Static complexity of the target given the features, in nats: minus the log evidence summed
         over samples and outputs, that is -n_samples x the sum of `scores_`. What it costs to
@@ -90,7 +107,7 @@ class LogME(MomentMetric):
         If the features fit an output exactly with fewer directions than samples, so that
         `noise_floor` decides the score.
     UninformativeScoreWarning
-        If any labels with the same class sizes would have the same score.
+        If the score can't be told from that of targets that have nothing to do with the features.
     ConstantTargetWarning
         If an output is zero for every sample; it is left out of the mean.
 
@@ -136,6 +153,7 @@ class LogME(MomentMetric):
         "noise_floor_active_",
         "n_iter_",
         "complexity_",
+        "chance_level_",
         "saturated_",
         "classes_",
         "coef_",
@@ -164,13 +182,12 @@ class LogME(MomentMetric):
         self.n_iter_ = maximum.n_iter
         if moments.task == "classification":
             self.classes_ = moments.classes
-        self.saturated_ = spectrum.rank == 0 or (
-            moments.task == "classification" and len(moments.classes) == spectrum.n_samples
-        )
-        self._warn(maximum)
         defined = np.isfinite(maximum.evidence)
         self.complexity_ = float(-spectrum.n_samples * maximum.evidence[defined].sum())
         self.score_ = float(maximum.evidence[defined].mean()) if defined.any() else np.nan
+        chance = self._chance(spectrum, defined)
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        self._warn(maximum, spectrum, chance)
         # coef_ needs the directions, which are not kept: it is computed anew when it is read.
         self.__dict__.pop("coef_", None)
 
@@ -184,37 +201,54 @@ class LogME(MomentMetric):
             return self.coef_
         return super().__getattr__(name)
 
-    def _warn(self, maximum):
+    def _chance(self, spectrum, defined):
+        """Score targets that have nothing to do with the features, if that is cheap."""
+        work = spectrum.loadings.size
+        if not 0 < work <= _MOST_LOADINGS or not defined.any() or spectrum.n_samples < 3:
+            return None
+        # What an output is worth without any features.
+        square = spectrum.target_square[defined] / spectrum.n_samples
+        alone = -0.5 * (np.log(2 * np.pi * square) + 1) - np.log(spectrum.target_unit[defined])
+        labels = self.moments_.task == "classification"
+        turned = rotated_spectra(spectrum, labels, _SEED, _N_DRAWS)
+        groups = iter(lambda: list(islice(turned, _DRAWS_AT_ONCE)), [])
+        draws = chain.from_iterable(self._mean_evidences(group, defined) for group in groups)
+        lowest = float(alone.mean())
+        return Chance.sampled(scores_until_sure(self.score_, draws, lowest), lowest=lowest)
+
+    def _mean_evidences(self, spectra, defined):
+        """Score several targets for the same features."""
+        tolerance = max(self.tol, _TOLERANCE)
+        evidence = largest_evidence(
+            side_by_side(spectra), tol=tolerance, noise_floor=self.noise_floor
+        )
+        return evidence.reshape(len(spectra), -1)[:, defined].mean(axis=1).tolist()
+
+    def _warn(self, maximum, spectrum, chance):
         undefined = np.flatnonzero(~np.isfinite(maximum.evidence))
         n_outputs = len(maximum.evidence)
         if len(undefined) == n_outputs:
-            warnings.warn(
+            self.saturated_ = True
+            announce(
                 "LogME has no score (NaN): every output of the target is zero for all samples.",
                 UninformativeScoreWarning,
-                stacklevel=4,
             )
-        elif len(undefined):
-            warnings.warn(
-                f"LogME left out {len(undefined)} of {n_outputs} outputs that are zero for all "
-                f"samples: {undefined[:10].tolist()}.",
-                ConstantTargetWarning,
-                stacklevel=4,
-            )
-        if self.saturated_:
-            cause = "the features are constant"
-            if maximum.gamma.size and self.moments_.spectrum.rank:
-                cause = "every class has a single sample"
-            warnings.warn(
-                f"The LogME score would be the same for any labels: {cause}.",
-                UninformativeScoreWarning,
-                stacklevel=4,
-            )
+        else:
+            if len(undefined):
+                announce(
+                    f"LogME left out {len(undefined)} of {n_outputs} outputs that are zero for all "
+                    f"samples: {undefined[:10].tolist()}.",
+                    ConstantTargetWarning,
+                )
+            n_classes = n_outputs if self.moments_.task == "classification" else 0
+            reason = trivial_reason(spectrum.rank == 0, n_classes, spectrum.n_samples)
+            what = "labels" if n_classes else "targets"
+            self._judge(reason or reason_to_doubt(self.score_, chance, np.inf, what=what))
         bounded = int((maximum.floor_share > _FLOOR_SHARE).sum())
         if bounded:
-            warnings.warn(
+            announce(
                 f"The features fit {bounded} of {n_outputs} outputs exactly with fewer directions "
                 "than samples, where the evidence has no upper limit: the score is set by "
                 f"noise_floor={self.noise_floor:g}.",
                 NoiseFloorWarning,
-                stacklevel=4,
             )

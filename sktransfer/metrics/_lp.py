@@ -1,17 +1,14 @@
 """LP: how well neighbours in a learned projection predict the labels."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval
-from ..utils._target import Target
-from ._base import TransferabilityMetric
+from ._base import RowMetric
 from ._canonical import canonical_order, rounded_norms, row_ranks
-from ._moments import FeatureMoments
+from ._permutations import Chance, reason_to_doubt, scores_until_sure, trivial_reason
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed
 
@@ -19,7 +16,7 @@ from ._statistics import drawn_seed
 _LARGEST_SIZE = 2.0**100
 
 
-class LP(TransferabilityMetric):
+class LP(RowMetric):
     """Label prediction by neighbours after neighbourhood components analysis, cross-fitted.
 
     A linear projection of the features is learned by neighbourhood components analysis (NCA), and
@@ -49,14 +46,19 @@ class LP(TransferabilityMetric):
         possible; a class may have fewer members than folds.
     max_iter : int, default=50
         Largest number of iterations of NCA.
+    n_permutations : int, default=10
+        In-sample: largest number of label permutations behind `chance_level_`, each with a
+        projection of its own; three are enough for a score far above them. 0 leaves it NaN and
+        saves their cost.
 
     Attributes
     ----------
     score_ : float
         Mean probability of the labels, in [0, 1].
     chance_level_ : float
-        Expected score of features that are independent of the labels, from the class shares in the
-        folds. Cross-fitted only: in-sample it depends on the features.
+        Expected score of predictions that are independent of the labels, from the shares of the
+        classes among the samples and among the predictions; in-sample the mean score under permuted
+        labels.
     n_components_ : int
         Dimensions of the projection.
     n_neighbors_ : int
@@ -67,7 +69,7 @@ class LP(TransferabilityMetric):
         Whether NCA converged on every fold in fewer than `max_iter` iterations. The limit is part
         of the definition.
     saturated_ : bool
-        Whether the score would be the same for any labels.
+        Whether the score can't be told from chance.
     seed_ : int
         Seed that was used.
     classes_ : ndarray of shape (n_classes,)
@@ -80,8 +82,9 @@ class LP(TransferabilityMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If the features are constant (the score is then the chance level) or every class has a
-        single sample.
+        If the score can't be told from chance, or any labels have the same score: the features are
+        constant, every class has a single sample, all samples are neighbours, or, in-sample, the
+        one neighbour of a sample is the sample itself.
 
     See Also
     --------
@@ -127,6 +130,7 @@ class LP(TransferabilityMetric):
         "random_state": ["random_state"],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_permutations": [Interval(Integral, 0, None, closed="left")],
     }
 
     def __init__(
@@ -138,6 +142,7 @@ class LP(TransferabilityMetric):
         *,
         n_folds=5,
         max_iter=50,
+        n_permutations=10,
     ):
         self.n_components = n_components
         self.n_neighbors = n_neighbors
@@ -145,11 +150,12 @@ class LP(TransferabilityMetric):
         self.random_state = random_state
         self.n_folds = n_folds
         self.max_iter = max_iter
+        self.n_permutations = n_permutations
 
-    def _fit(self, X, target, sample_weight):
+    def _fit_rows(self, X, target, sample_weight, moments):
         self.classes_ = target.classes
         self.seed_ = drawn_seed(self.random_state)
-        rows, classes = _canonical_rows(X, target.codes, unit_variance=not self.in_sample)
+        rows, classes = _canonical_rows(X, target.codes, moments, unit_variance=not self.in_sample)
         fold, self.n_folds_ = self._folds(classes)
         if self.in_sample:
             pairs = [(fold == 0, fold == 0)]
@@ -159,24 +165,44 @@ class LP(TransferabilityMetric):
         self.n_components_ = max(1, min(self.n_components, rows.shape[1], smallest - 1))
         self.n_neighbors_ = min(self.n_neighbors, smallest)
         self.converged_ = True
-        by_chance = _expected_by_chance(classes, pairs)
-        vars(self).pop("chance_level_", None)
-        if not self.in_sample:
-            self.chance_level_ = by_chance
         constant = not rows.any()
-        self.saturated_ = constant or len(self.classes_) == len(rows)
-        if constant:
-            self.score_ = by_chance
-        else:
-            predicted = sum(self._own_label(rows, classes, *pair) for pair in pairs)
-            self.score_ = float(min(predicted / len(rows), 1.0))
-        if self.saturated_:
-            cause = "the features are constant" if constant else "every class has a single sample"
-            warnings.warn(
-                f"The LP score {self.score_:.6g} would be the same for any labels: {cause}.",
-                UninformativeScoreWarning,
-                stacklevel=5,
+        reason = trivial_reason(constant, len(self.classes_), len(rows))
+        if self.n_neighbors_ == smallest:
+            reason = reason or (
+                f"all {smallest} samples that it could be predicted from are neighbours of a "
+                "sample, so that any labels have the same score"
             )
+        elif self.in_sample and self.n_neighbors_ == 1:
+            reason = reason or (
+                "every sample is its own only neighbour, so that any labels have the same score"
+            )
+        by_chance = _expected_by_chance(classes, pairs)
+        if constant:
+            self.score_ = self.chance_level_ = by_chance
+        else:
+            predicted = self._predict(rows, classes, pairs)
+            self.score_ = _mean_own(predicted, classes)
+            chance = None
+            if not self.in_sample:
+                chance = _chance_of(predicted, classes, by_chance)
+            elif reason is None:
+                chance = Chance.sampled(self._permuted_scores(rows, classes, pairs))
+            elif self.n_permutations:
+                chance = Chance.sampled([self.score_])
+            self.chance_level_ = float("nan") if chance is None else chance.mean
+            reason = reason or reason_to_doubt(self.score_, chance, 1.0)
+        self._judge(reason)
+
+    def _permuted_scores(self, rows, classes, pairs):
+        """In-sample scores of permuted labels, all in canonical order."""
+        converged = self.converged_
+        rng, labels = np.random.default_rng(self.seed_), np.sort(classes)
+        permuted = (rng.permutation(labels) for _ in range(self.n_permutations))
+        scores = scores_until_sure(
+            self.score_, (_mean_own(self._predict(rows, p, pairs), p) for p in permuted)
+        )
+        self.converged_ = converged
+        return scores
 
     def _folds(self, classes):
         """Deal each class out to the folds in turn, in an order drawn at random."""
@@ -192,41 +218,66 @@ class LP(TransferabilityMetric):
             dealt += len(members)
         return fold, n_folds
 
-    def _own_label(self, rows, classes, fitted, scored):
-        """Sum over some samples the share of neighbours among others that have their label."""
-        train, labels = rows[fitted], classes[fitted]
-        test, own = rows[scored], classes[scored]
-        centre = train.mean(axis=0)
-        # Without a second class or any spread there is nothing to learn a projection from.
-        if labels.min() < labels.max() and np.square(train - centre).any():
-            projection = NeighborhoodComponentsAnalysis(
-                self.n_components_,
-                init="identity" if self.n_components_ == train.shape[1] else "pca",
-                max_iter=self.max_iter,
-                random_state=self.seed_,
-            ).fit(train, labels)
-            self.converged_ &= bool(projection.n_iter_ <= self.max_iter)
-            train, test = projection.transform(train), projection.transform(test)
-        neighbours = KNeighborsClassifier(self.n_neighbors_).fit(train, labels)
-        place = np.searchsorted(neighbours.classes_, own)
-        known = np.isin(own, neighbours.classes_)
-        proba = neighbours.predict_proba(test)
-        return float(proba[np.flatnonzero(known), place[known]].sum())
+    def _predict(self, rows, classes, pairs):
+        """Share of each class among the neighbours of every sample."""
+        predicted = np.zeros((len(rows), int(classes.max()) + 1))
+        for fitted, scored in pairs:
+            train, labels, test = rows[fitted], classes[fitted], rows[scored]
+            centre = train.mean(axis=0)
+            # Without a second class or any spread there is nothing to learn a projection from.
+            if labels.min() < labels.max() and np.square(train - centre).any():
+                projection = NeighborhoodComponentsAnalysis(
+                    self.n_components_,
+                    init="identity" if self.n_components_ == train.shape[1] else "pca",
+                    max_iter=self.max_iter,
+                    random_state=self.seed_,
+                ).fit(train, labels)
+                self.converged_ &= bool(projection.n_iter_ <= self.max_iter)
+                train, test = projection.transform(train), projection.transform(test)
+            neighbours = KNeighborsClassifier(self.n_neighbors_).fit(train, labels)
+            predicted[np.ix_(scored, neighbours.classes_)] = neighbours.predict_proba(test)
+        return predicted
 
 
-def _canonical_rows(X, codes, *, unit_variance):
+def _mean_own(predicted, classes):
+    """Mean share of the sample's own class."""
+    return float(min(predicted[np.arange(len(classes)), classes].mean(), 1.0))
+
+
+def _chance_of(predicted, classes, by_chance):
+    """Mean and spread of the score if the predictions were given and the labels permuted.
+
+    Classes that are predicted more often than they occur count for what they are. `by_chance` is
+    the mean for predictions in the shares of the training sets, where the labels of a fold are a
+    little rarer than in the fold.
+    """
+    n_samples = len(classes)
+    share = np.bincount(classes, minlength=predicted.shape[1]) / n_samples
+    often = predicted.mean(axis=0)
+    deviation = predicted - often
+    deviation -= (deviation @ share)[:, None]
+    # The variance of a sum over a random assignment.
+    variance = (np.square(deviation) @ share).sum() / max(n_samples - 1, 1) / n_samples
+    mean = float(np.clip(by_chance + share @ (often - share), 0.0, 1.0))
+    return Chance.exact(mean, float(np.sqrt(variance)), 1.0)
+
+
+def _canonical_rows(X, codes, moments, *, unit_variance):
     """Centre the features and order the samples by content; return them and their classes."""
     order = np.argsort(row_ranks(X), kind="stable")
-    rows, codes = np.ascontiguousarray(X[order], dtype=np.float64), codes[order]
-    if len(rows) <= rows.shape[1]:
+    codes = codes[order]
+    if len(X) <= X.shape[1]:
         # The same distances in as many coordinates as the samples span.
-        target = Target("classification", classes=np.arange(codes.max() + 1), codes=codes)
-        spectrum = FeatureMoments.from_arrays(rows, target, copy=False).spectrum
+        spectrum = moments().spectrum
         unit = spectrum.unit
-        rows = spectrum.principal_components(rows, None) / unit
+        rows = spectrum.coordinates(X, spectrum.directions(None))[order]
+        # Axes that follow the rows in their order: those of equal variance could be any.
+        axes, triangle = np.linalg.qr(rows.T)
+        rows = rows @ (axes * np.where(np.diagonal(triangle) < 0, -1.0, 1.0))
         if rows.shape[1] == 0:
             rows = np.zeros((len(rows), 1))
     else:
+        rows = np.ascontiguousarray(X[order], dtype=np.float64)
         unit = power_of_two(np.abs(rows).max())
         rows /= unit
         mean = rows.mean(axis=0)

@@ -6,8 +6,9 @@ import numpy as np
 
 from ..utils._target import Target, encode_target
 from ._class_parts import DensePart, RowsPart, class_rows
+from ._decomposition import decompose_rows, decompose_scatter
 from ._second_moments import SecondMoments
-from ._spectrum import decompose_rows, decompose_scatter, power_of_two
+from ._spectrum import power_of_two
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class FeatureMoments:
     cross-moments of features and target columns (for labels: the class sums), and the sums of
     ``||x||**4`` and ``||x||**2 x`` that the Ledoit-Wolf estimate needs. As long as there are no
     more samples than features the rows themselves are kept instead, and no matrix of shape
-    (n_features, n_features) is formed. Everything is accumulated in float64.
+    (n_features, n_features) is formed. Everything is accumulated in float64. From the first
+    decomposition until they change, the second moments take half the memory of such a matrix.
 
     Parameters
     ----------
@@ -70,7 +72,8 @@ class FeatureMoments:
     >>> import numpy as np
     >>> from sktransfer.metrics import FeatureMoments, LogME
     >>> rng = np.random.default_rng(0)
-    >>> F, y = rng.normal(size=(60, 5)), rng.integers(0, 3, size=60)
+    >>> y = rng.integers(0, 3, size=60)
+    >>> F = rng.normal(size=(60, 5)) + y[:, None]
     >>> first = FeatureMoments.from_arrays(F[:20], y[:20])
     >>> second = FeatureMoments.from_arrays(F[20:], y[20:])
     >>> merged = first + second
@@ -295,13 +298,13 @@ class FeatureMoments:
         Returns
         -------
         moments : FeatureMoments
-            A copy; large matrices are shared until one of the two changes.
+            A copy; large matrices and decompositions, those to come too, are shared until one of
+            the two changes.
         """
         twin = FeatureMoments.__new__(FeatureMoments)
         self._dense_is_shared = self._dense is not None
         twin.__dict__.update(self.__dict__)
         twin._batches = list(self._batches)
-        twin._spectra = dict(self._spectra)
         if self._by_class is not None:
             twin._by_class = [moments.copy() for moments in self._by_class]
         return twin
@@ -389,16 +392,32 @@ class FeatureMoments:
     def _decompose(self, column_scale):
         if self.n_samples == 0:
             raise ValueError("No samples were added to these moments yet.")
-        kind = "raw" if column_scale is None else "balanced"
-        if kind not in self._spectra:
+
+        def decompose():
             if self._dense is None:
-                self._spectra[kind] = decompose_rows(
-                    *self._kept_rows(), self._resolution, column_scale
-                )
-            else:
-                self._spectra[kind] = decompose_scatter(
-                    self._dense, self.n_samples, self._resolution, column_scale
-                )
+                return decompose_rows(*self._kept_rows(), self._resolution, column_scale)
+            return decompose_scatter(self._dense, self.n_samples, self._resolution, column_scale)
+
+        return self.remembered("raw" if column_scale is None else "balanced", decompose)
+
+    def remembered(self, kind, decompose):
+        """Return a decomposition of the same samples, made once and kept until the moments change.
+
+        Parameters
+        ----------
+        kind : str
+            What distinguishes it from other decompositions of these samples.
+        decompose : callable
+            Makes it.
+
+        Returns
+        -------
+        spectrum : CenteredSpectrum
+            The decomposition.
+        """
+        # Copies share this dict; whoever changes takes a new one.
+        if kind not in self._spectra:
+            self._spectra[kind] = decompose()
         return self._spectra[kind]
 
     def _kept_rows(self):

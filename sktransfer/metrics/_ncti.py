@@ -1,16 +1,15 @@
 """NCTI: how close the classes are to neural collapse."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
 from scipy import linalg
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval
 from ._base import RowMetric
 from ._discriminant import ClassScatter
-from ._permutations import chance_scores, reason_to_doubt
+from ._permutations import chance_scores, reason_to_doubt, trivial_reason
+from ._pool import scaled_parts
 from ._statistics import drawn_seed
 
 # As published: the temperature reads this many leading components, and has this lower bound.
@@ -78,8 +77,8 @@ class NCTI(RowMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If "ncc" can't be told from that of permuted labels: it does not exceed their mean by
-        three standard deviations, or their mean exceeds 0.99.
+        If "ncc" can't be told from that of permuted labels: one in a hundred of them
+        would be as high, or their mean exceeds 0.99.
 
     See Also
     --------
@@ -158,11 +157,7 @@ class NCTI(RowMetric):
         self.score_ = _alone(self.components_, sizes, Z.shape[1])
 
         self.seed_ = drawn_seed(self.random_state)
-        reason = None
-        if spectrum.rank == 0:
-            reason = "the features are constant"
-        elif len(self.classes_) == n_samples:
-            reason = "every class has a single sample"
+        reason = trivial_reason(spectrum.rank == 0, len(self.classes_), n_samples)
         scores = []
 
         def probability(codes):
@@ -181,17 +176,10 @@ class NCTI(RowMetric):
         if reason:
             scores = [self.score_]
         self.chance_level_ = float(np.mean(scores)) if scores else float("nan")
-        self._judge(reason or reason_to_doubt(self.components_["ncc"], chance, 1.0))
-
-    def _judge(self, reason):
-        self.saturated_ = reason is not None
+        reason = reason or reason_to_doubt(self.components_["ncc"], chance, 1.0)
         if reason:
-            warnings.warn(
-                "The NCTI says nothing: by the mean probability of the true class "
-                f"({self.components_['ncc']:.6g}), {reason}. Use fewer components or more samples.",
-                UninformativeScoreWarning,
-                stacklevel=5,
-            )
+            reason = f"by its part 'ncc' of {self.components_['ncc']:.6g}, {reason}"
+        self._judge(reason, "Use fewer components or more samples.")
 
     @classmethod
     def pool_scores(cls, fitted_metrics):
@@ -206,19 +194,11 @@ class NCTI(RowMetric):
         Returns
         -------
         scores : ndarray of shape (n_candidates,), dtype float64
-            In [-1, 2], NaN for a failed candidate. A part that is the same for all candidates
-            counts 0, so that a candidate alone scores 0.
+            In [-1, 2], NaN for a candidate that failed or whose parts are not finite. A part that
+            is the same for all candidates counts 1/2, so that a candidate alone scores 1/2.
         """
-        scores = np.full(len(fitted_metrics), np.nan)
-        present = [i for i, metric in enumerate(fitted_metrics) if metric is not None]
-        if present:
-            scores[present] = 0.0
-            for name, sign in (("seli", 1.0), ("ncc", 1.0), ("vc", -1.0)):
-                part = np.array([fitted_metrics[i].components_[name] for i in present])
-                extent = part.max() - part.min()
-                if extent > 0:
-                    scores[present] += sign * (part - part.min()) / extent
-        return scores
+        parts = scaled_parts(fitted_metrics, ("seli", "ncc", "vc"))
+        return parts["seli"] + parts["ncc"] - parts["vc"]
 
 
 def _parts(Z, codes, variances, temperature):

@@ -8,11 +8,13 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from ..exceptions import NotConvergedWarning, UninformativeScoreWarning
+from ..exceptions import NotConvergedWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._canonical import canonical_order, reproducible_spectrum, rounded_norms, row_ranks
 from ._leep import _empirical_predictor
+from ._permutations import Chance, reason_to_doubt, trivial_reason
 from ._statistics import drawn_seed, entropy
 
 # Components are rounded to this grid (in standard deviations), far below what `reg_covar` lets the
@@ -21,6 +23,7 @@ from ._statistics import drawn_seed, entropy
 _GRID = 2.0**-26
 _SAMPLES_PER_COMPONENT = 2
 _SMALLEST_REGULARISATION = 1e-12
+_LARGEST_REGULARISATION = 1e12
 
 
 class NLEEP(RowMetric):
@@ -45,9 +48,8 @@ class NLEEP(RowMetric):
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         Covariances of the mixture.
     reg_covar : float, default=1e-6
-        Added to the variances of the mixture, as a multiple of the mean variance of the principal
-        components, so that the score does not depend on the unit of the features. Raised tenfold
-        as often as needed if the covariances are singular for all that.
+        Added to the variances of the mixture, in the unit that `reg_covar_unit` names. Raised
+        tenfold as often as needed if the covariances are singular for all that.
     log : bool, default=True
         Whether the score is the mean log-likelihood. False gives the mean likelihood, in (0, 1],
         which a family of implementations computes under this name.
@@ -55,6 +57,10 @@ class NLEEP(RowMetric):
         Seed of the mixture's initialisation and of the permutations.
     n_permutations : int, default=10
         Number of label permutations behind `chance_level_`; 0 leaves it NaN.
+    reg_covar_unit : {"variance", "absolute"}, default="variance"
+        Unit of `reg_covar`: "variance" is the mean variance of the principal components, so that
+        the score does not depend on the scale of the features; "absolute" adds the number itself,
+        as published.
 
     Attributes
     ----------
@@ -62,6 +68,8 @@ class NLEEP(RowMetric):
         The score: at most 0, or in (0, 1] if `log` is False.
     chance_level_ : float
         Mean score under permuted labels.
+    saturated_ : bool
+        Whether the score can't be told from that of permuted labels.
     label_entropy_ : float
         Entropy of the target labels in nats.
     n_components_ : int
@@ -90,8 +98,8 @@ class NLEEP(RowMetric):
     NotConvergedWarning
         If the mixture did not converge within 100 iterations.
     UninformativeScoreWarning
-        If there is a single mixture component (constant features, fewer than four samples), or
-        every class has a single sample.
+        If the score can't be told from that of permuted labels, or there is a single mixture
+        component (constant features, fewer than four samples).
 
     See Also
     --------
@@ -100,7 +108,9 @@ class NLEEP(RowMetric):
     Notes
     -----
     Published variants: ``log=False`` (mean likelihood); ``covariance_type="spherical",
-    reg_covar=1e-5``; ``energy=0.9, components_per_class=1``. Their `reg_covar` is absolute.
+    reg_covar=1e-5``; ``energy=0.9, components_per_class=1``; all with
+    ``reg_covar_unit="absolute"``. What is left then is what a seed decides: the originals start
+    from other clusters with the same seed when the samples come in another order.
 
     The score depends on the seed: over seeds it has a standard deviation of about 0.01 for a few
     hundred samples. For one seed it is the same for any order of the samples, and, with rounding
@@ -136,6 +146,7 @@ class NLEEP(RowMetric):
         "log": ["boolean"],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "reg_covar_unit": [StrOptions({"variance", "absolute"})],
     }
 
     def __init__(
@@ -148,6 +159,7 @@ class NLEEP(RowMetric):
         random_state=None,
         *,
         n_permutations=10,
+        reg_covar_unit="variance",
     ):
         self.energy = energy
         self.components_per_class = components_per_class
@@ -156,34 +168,53 @@ class NLEEP(RowMetric):
         self.log = log
         self.random_state = random_state
         self.n_permutations = n_permutations
+        self.reg_covar_unit = reg_covar_unit
 
     def _fit_rows(self, X, target, sample_weight, moments):
         self.classes_ = target.classes
         self.seed_ = drawn_seed(self.random_state)
-        rows = self._principal_rows(X, target, moments)
+        rows, log_variance = self._principal_rows(X, target, moments)
         self.n_components_ = rows.shape[1]
         order, classes = canonical_order(row_ranks(X, rounded_norms(rows)), target.codes)
         # Adding zero makes negative zeros positive.
         rows = np.rint(rows[order] / _GRID) * _GRID + 0.0
         self.n_mixture_components_ = self._mixture_size(rows, len(target.classes))
-        posteriors = self._fit_mixture(rows)
+        posteriors = self._fit_mixture(rows, log_variance)
         self.posteriors_ = np.empty_like(posteriors)
         self.posteriors_[order] = posteriors
         self.label_entropy_ = entropy(np.bincount(classes) / len(classes))
         self.score_ = _expected_prediction(posteriors, classes, self.log)
-        self.chance_level_ = self._chance_level(posteriors, classes)
-        self._announce(len(rows))
+        lowest, largest = (-self.label_entropy_, 0.0) if self.log else self._likelihoods(classes)
+        chance = Chance.sampled(self._chance_scores(posteriors, classes), lowest=lowest)
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        reason = trivial_reason(self.n_components_ == 0, len(self.classes_), len(rows))
+        if reason is None and self.n_mixture_components_ == 1:
+            reason = f"{len(rows)} samples allow a mixture of one component only"
+        if not self.converged_:
+            announce(
+                f"The mixture of {self.n_mixture_components_} components behind NLEEP did not "
+                f"converge within {self.n_iter_} iterations; the score is that of its last state.",
+                NotConvergedWarning,
+            )
+        self._judge(reason or reason_to_doubt(self.score_, chance, largest, lowest=lowest))
+
+    @staticmethod
+    def _likelihoods(classes):
+        """Mean likelihood of the class shares, which know nothing, and the largest."""
+        shares = np.bincount(classes) / len(classes)
+        return float(shares @ shares), 1.0
 
     def _principal_rows(self, X, target, moments):
-        """Return principal components with a mean variance of one."""
+        """Return principal components with a mean variance of one, and the log of what it was."""
         spectrum = reproducible_spectrum(X, target, moments, self._count)
         k = self._count(spectrum)
         if k == 0:
-            return np.zeros((len(X), 0))
+            return np.zeros((len(X), 0)), 0.0
         # In units, which stay finite for features at the ends of the float range.
         rows = spectrum.coordinates(X, spectrum.directions(k))
-        rows /= np.sqrt(spectrum.eigenvalues[:k].sum() / (len(X) * k))
-        return rows
+        variance = spectrum.eigenvalues[:k].sum() / (len(X) * k)
+        rows /= np.sqrt(variance)
+        return rows, np.log(variance) + 2 * np.log(spectrum.unit)
 
     def _count(self, spectrum):
         """Smallest number of components whose share of the variance exceeds `energy`."""
@@ -197,9 +228,12 @@ class NLEEP(RowMetric):
         wanted = self.components_per_class * n_classes
         return max(1, min(wanted, len(rows) // _SAMPLES_PER_COMPONENT, n_distinct))
 
-    def _fit_mixture(self, rows):
+    def _fit_mixture(self, rows, log_variance):
         """Fit the mixture and return its posteriors; a larger regularisation if it has to be."""
         self.reg_covar_ = float(self.reg_covar)
+        if self.reg_covar_ and self.reg_covar_unit == "absolute":
+            largest = np.log(_LARGEST_REGULARISATION)
+            self.reg_covar_ = float(np.exp(min(np.log(self.reg_covar_) - log_variance, largest)))
         self.converged_, self.n_iter_ = True, 0
         if self.n_mixture_components_ == 1:
             return np.ones((len(rows), 1))
@@ -225,39 +259,14 @@ class NLEEP(RowMetric):
                 self.converged_, self.n_iter_ = bool(mixture.converged_), int(mixture.n_iter_)
                 return posteriors
 
-    def _chance_level(self, posteriors, classes):
-        """Mean score over permutations of the labels, all in canonical order."""
-        if self.n_permutations == 0:
-            return np.nan
+    def _chance_scores(self, posteriors, classes):
+        """Scores of permuted labels, all in canonical order."""
         rng = np.random.default_rng(self.seed_)
         labels = np.sort(classes)
-        scores = [
+        return [
             _expected_prediction(posteriors, rng.permutation(labels), self.log)
             for _ in range(self.n_permutations)
         ]
-        return float(np.mean(scores))
-
-    def _announce(self, n_samples):
-        if not self.converged_:
-            warnings.warn(
-                f"The mixture of {self.n_mixture_components_} components behind NLEEP did not "
-                f"converge within {self.n_iter_} iterations; the score is that of its last state.",
-                NotConvergedWarning,
-                stacklevel=6,
-            )
-        if self.n_components_ == 0:
-            reason = "the features are constant"
-        elif self.n_mixture_components_ == 1:
-            reason = f"{n_samples} samples allow a mixture of one component only"
-        elif len(self.classes_) == n_samples:
-            reason = "every class has a single sample"
-        else:
-            return
-        warnings.warn(
-            f"The NLEEP score {self.score_:.6g} would be the same for any labels: {reason}.",
-            UninformativeScoreWarning,
-            stacklevel=6,
-        )
 
 
 def _expected_prediction(posteriors, codes, log):

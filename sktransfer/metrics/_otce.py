@@ -1,20 +1,17 @@
 """OTCE: conditional entropy of target labels given source labels under an optimal transport."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
-from sklearn.utils.validation import check_consistent_length
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import TransferabilityMetric
 from ._canonical import row_ranks
-from ._pas import check_source, source_target
-from ._permutations import chance_scores, reason_to_doubt
+from ._permutations import chance_scores, reason_to_doubt, trivial_reason
+from ._source import check_same_width, check_source_samples
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed, entropy
 
@@ -155,35 +152,20 @@ class OTCE(TransferabilityMetric):
         self.n_permutations = n_permutations
         self.random_state = random_state
 
-    def _source(self, n_features):
-        """Return the source's features and encoded labels, or None without a source."""
-        if (self.source_features is None) != (self.source_labels is None):
-            raise ValueError(
-                "source_features and source_labels must be given together; got only "
-                f"{'source_labels' if self.source_features is None else 'source_features'}."
-            )
-        if self.source_features is None:
-            return None
-        features = check_source(self.source_features, "source_features")
-        target = source_target(self.source_labels, "OTCE")
-        check_consistent_length(features, target.codes)
-        if features.shape[1] != n_features:
-            raise ValueError(
-                f"X has {n_features} features, but the source of OTCE has {features.shape[1]}; "
-                "both must come from the same layer of the same network."
-            )
-        return features, target
-
     def _fit(self, X, target, sample_weight):
-        source = self._source(X.shape[1])
-        transport = _Transport(X, None if source is None else source[0], self.solver)
+        source, source_target = check_source_samples(
+            self.source_features, self.source_labels, "OTCE"
+        )
+        if source is not None:
+            check_same_width(X, source, "OTCE")
+        transport = _Transport(X, source, self.solver)
         self.classes_ = target.classes
-        self.source_classes_ = target.classes if source is None else source[1].classes
+        self.source_classes_ = target.classes if source is None else source_target.classes
         penalty = float(self.wasserstein_weight) * transport.cost if self.wasserstein_weight else 0
         lowest = np.finfo(np.float64).min
 
         def joint_of(codes):
-            return transport.joint(codes if source is None else source[1].codes, codes)
+            return transport.joint(codes if source is None else source_target.codes, codes)
 
         def task_part(codes):
             return -_conditional_entropy(joint_of(codes))
@@ -202,23 +184,10 @@ class OTCE(TransferabilityMetric):
         self.chance_level_ = float("nan")
         if chance:
             self.chance_level_ = max(float(np.mean(chance)) - penalty, lowest)
-        if len(target.classes) == len(X):
-            reason = "every class has a single sample"
-        elif len(self.source_classes_) == 1:
+        reason = trivial_reason(False, len(target.classes), len(X))
+        if len(self.source_classes_) == 1:
             reason = "the source has one class only"
-        else:
-            # Relative to labels that have nothing in common, which are worth 0.
-            worthless = self.label_entropy_
-            reason = reason_to_doubt(
-                task + worthless, [part + worthless for part in chance], worthless
-            )
-        self.saturated_ = reason is not None
-        if reason:
-            warnings.warn(
-                f"The OTCE score {self.score_:.6g} says nothing: {reason}.",
-                UninformativeScoreWarning,
-                stacklevel=6,
-            )
+        self._judge(reason or reason_to_doubt(task, chance, 0.0, lowest=-self.label_entropy_))
 
 
 def _conditional_entropy(joint):

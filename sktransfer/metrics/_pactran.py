@@ -1,17 +1,19 @@
 """PACTran: PAC-Bayesian bounds on the log loss of a classifier on top of the network."""
 
-import warnings
 from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.special import digamma, gammaln, logsumexp
+from scipy.special import logsumexp
 
 from ..exceptions import ProbabilityNormalizationWarning, UninformativeScoreWarning
+from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
 from ._logistic import minimize_logistic
-from ._statistics import entropy
+from ._permutations import Chance, chance_scores, reason_to_doubt, trivial_reason
+from ._source_bounds import BOUNDS, PUBLISHED, PUBLISHED_FLOOR, PUBLISHED_ROUNDS
+from ._statistics import drawn_seed, entropy
 
 # Sums of half-precision probabilities stray by about this much from one.
 _SUM_TOLERANCE = 1e-3
@@ -20,10 +22,6 @@ _SUM_TOLERANCE = 1e-3
 # last round it is announced if it still moved by more than the second number.
 _TOLERANCE = 1e-11
 _STILL_MOVING = 1e-6
-
-# What the published code adds to probabilities and parameters, and its number of rounds.
-_PUBLISHED_FLOOR = 1e-10
-_PUBLISHED_ROUNDS = 10
 
 
 class _OfInstance:
@@ -53,8 +51,8 @@ class PACTran(RowMetric):
     log loss plus Kullback-Leibler divergence from a prior per sample [1]_. The score is its
     negative, at most 0, higher is better, in nats per sample.
 
-    - ``kind="gaussian"`` reads features. The classifier is multinomial logistic regression, with
-      Gaussian prior and posterior; the posterior's centre W minimises
+    - ``kind="gaussian"`` reads features, less their means. The classifier is multinomial logistic
+      regression, with Gaussian prior and posterior; the posterior's centre W minimises
       L(W) = mean log loss + norm(W)² / (2 a n), its spread follows from the trace T of the Hessian
       of the mean log loss, and the score is
       -L(W) - s K / (2 a n) log(1 + a n T / (K D))
@@ -73,7 +71,8 @@ class PACTran(RowMetric):
     kind : {"gaussian", "dirichlet", "gamma"}, default="gaussian"
         Family of distributions. With it `needs` is "features" or "probabilities".
     formula : {"bound", "published"}, default="bound"
-        "published" follows the authors' code in what it computes differently. Gaussian: T is the
+        "bound" is what this package derives from the definition above, see Notes. "published"
+        follows the authors' code in what it computes differently. Gaussian: T is the
         trace for the sum, not the mean, of the log losses. Dirichlet and Gamma: ten rounds,
         1e-10 added to probabilities and prior, the parameters of M one step behind, and sums
         divided by n K, not n; for Gamma also a rate that stays 1, and 1 added to the bound. The
@@ -81,12 +80,18 @@ class PACTran(RowMetric):
     penalty_scale : float, default=1.0
         Gaussian: the scale a of the penalty (published: 10, 1 and 0.1).
     prior_variance : float, default=1.0
-        Gaussian: variance s of the prior, in units of 1 / n_features (published: 10, 1 and 0.1).
+        Gaussian: variance s of the prior, in units of 1 / n_features (published: 100 or 10 times
+        the scale of the penalty).
     concentration : float, default=1.0
         Dirichlet and Gamma: sum of the prior's parameters of one source class, which are
         proportional to the class shares.
     max_iter : int, default=1000
         Largest number of Newton steps or rounds; "published" takes ten rounds.
+    n_permutations : int, default=10
+        Largest number of label permutations behind `chance_level_`; three are enough for a score
+        far above them. Each costs as much as the score. 0 leaves it NaN and saves their cost.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the permutations. The score itself is not random.
 
     Attributes
     ----------
@@ -104,10 +109,14 @@ class PACTran(RowMetric):
         Newton steps or rounds taken.
     converged_ : bool
         Whether the bound could not be improved any more.
+    chance_level_ : float
+        Mean score under permuted labels.
     saturated_ : bool
-        Whether any labels with the same class sizes would give this score.
+        Whether the score can't be told from that of permuted labels.
     classes_ : ndarray of shape (n_classes,)
         Target labels.
+    seed_ : int
+        Seed that was used for the permutations.
     n_features_in_ : int
         Number of features or source classes.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -123,8 +132,9 @@ class PACTran(RowMetric):
     ProbabilityNormalizationWarning
         If rows given as probabilities do not sum to one; they are normalised.
     UninformativeScoreWarning
-        If features are constant, every class has a single sample, or `max_iter` was not enough (the
-        score is then lower than it should be).
+        If the score can't be told from that of permuted labels, as for features that are small
+        beside the prior, or if `max_iter` was not enough (the score is then lower than it should
+        be).
 
     See Also
     --------
@@ -133,7 +143,17 @@ class PACTran(RowMetric):
 
     Notes
     -----
-    The Gaussian bound does not change under rotations; it depends on scale and location of the
+    The derivation of "bound" is this package's own; the user guide spells it out. Gaussian: with
+    prior N(0, v I), v = s / D, and posterior N(W, u I) of the K D coefficients, and a weight a / v
+    of the samples, expected loss plus divergence is, to second order in the posterior's spread,
+    L(W) + u T / 2 + s K / (2 a n) (u / v - 1 - log(u / v)). It is least where v / u =
+    1 + a n T / (K D), which leaves the logarithm above. (The intercepts have the same spread and a
+    flat prior.) The expansion is an approximation: the number is the minimum of a bound up to
+    higher orders of u, not a guarantee. Dirichlet and Gamma are bounds without approximation of
+    minus the log evidence per sample, by Jensen's inequality over source classes; for Gamma also by
+    log(t) <= t / c + log(c) - 1 for the normalisation.
+
+    The Gaussian bound does not change under shifts and rotations; it depends on the scale of the
     features. Its minimum is found by Newton's method along the principal components, from zero, and
     is the only one. Zero columns change D and so the flatness only. The other two do not change
     when source classes without any probability are added. Their rounds start from the source
@@ -152,10 +172,10 @@ class PACTran(RowMetric):
     >>> from sktransfer.metrics import PACTran
     >>> F, y = load_iris(return_X_y=True)
     >>> round(PACTran().fit(F, y).score_, 3)
-    -0.241
+    -0.213
     >>> P = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.1, 0.9]])
-    >>> round(PACTran("dirichlet").fit(P, [0, 0, 1, 1]).score_, 3)
-    -0.671
+    >>> round(PACTran("dirichlet").fit(np.tile(P, (5, 1)), [0, 0, 1, 1] * 5).score_, 3)
+    -0.368
     """
 
     needs = _OfInstance("features", _needs)
@@ -169,6 +189,8 @@ class PACTran(RowMetric):
         "prior_variance": [Interval(Real, 0, None, closed="neither")],
         "concentration": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_permutations": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -180,6 +202,8 @@ class PACTran(RowMetric):
         prior_variance=1.0,
         concentration=1.0,
         max_iter=1000,
+        n_permutations=10,
+        random_state=0,
     ):
         self.kind = kind
         self.formula = formula
@@ -187,6 +211,8 @@ class PACTran(RowMetric):
         self.prior_variance = prior_variance
         self.concentration = concentration
         self.max_iter = max_iter
+        self.n_permutations = n_permutations
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -206,82 +232,103 @@ class PACTran(RowMetric):
         self.classes_ = target.classes
         sizes = np.bincount(target.codes)
         self.label_entropy_ = entropy(sizes / len(X))
+        self.seed_ = drawn_seed(self.random_state)
         if self.kind == "gaussian":
-            constant = self._fit_gaussian(X, target.codes, moments().spectrum)
+            spectrum = moments().spectrum
+            constant = spectrum.rank == 0
+            Z = spectrum.coordinates(X, spectrum.directions(None))
+
+            def bound_of(codes):
+                return self._gaussian(Z, codes, spectrum.unit, X.shape[1])
         else:
             theta = _probabilities(X, self.kind)
             constant = bool((theta == theta[0]).all())
-            self._fit_source(theta, target.codes, sizes)
+
+            def bound_of(codes):
+                return self._source(theta, codes)
+
+        bound = bound_of(target.codes)
+        vars(self).pop("components_", None)
+        if bound.components is not None:
+            self.components_ = bound.components
+        self.n_iter_, self.converged_ = bound.n_iter, bound.converged
         # Rounding may not lift a bound above its largest value.
-        self.score_ = float(np.clip(self.score_, np.finfo(np.float64).min, self.bounds[1]))
-        reason = None
-        if constant:
-            reason = "the features are constant"
-        elif len(sizes) == len(X):
-            reason = "every class has a single sample"
-        self.saturated_ = reason is not None
+        self.score_ = float(np.clip(bound.value, np.finfo(np.float64).min, self.bounds[1]))
+        reason = trivial_reason(constant, len(sizes), len(X))
+        draws = chance_scores(
+            lambda codes: bound_of(codes).value,
+            self.score_,
+            X,
+            target.codes,
+            self.seed_,
+            0 if reason else self.n_permutations,
+        )
+        chance = Chance.sampled([self.score_] if reason else draws)
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        largest = 0.0 if self.formula == "bound" else np.inf
+        lowest = -self.label_entropy_
+        self._judge(reason or reason_to_doubt(self.score_, chance, largest, lowest=lowest))
         if not self.converged_:
-            reason = f"the bound still moved after max_iter={self.max_iter} steps"
-        if reason:
-            warnings.warn(
-                f"The PACTran score {self.score_:.6g} says little: {reason}.",
+            announce(
+                f"The PACTran score {self.score_:.6g} says little: the bound still moved after "
+                f"max_iter={self.max_iter} steps.",
                 UninformativeScoreWarning,
-                stacklevel=7,
             )
 
     # ---------------------------------------------------------------------------------- features
 
-    def _fit_gaussian(self, X, codes, spectrum):
-        n_samples, n_features = X.shape
-        n_classes = len(self.classes_)
+    def _gaussian(self, Z, codes, unit, n_features):
+        n_samples, n_classes = len(Z), len(self.classes_)
         scale = float(self.penalty_scale) * n_samples
-        Z = spectrum.coordinates(X, spectrum.directions(None))
         with np.errstate(over="ignore", under="ignore"):
-            penalty = np.clip(1 / scale / spectrum.unit / spectrum.unit, 1e-250, 1e250)
+            penalty = np.clip(1 / scale / unit / unit, 1e-250, 1e250)
         optimum = minimize_logistic(Z, codes, float(penalty), self.max_iter)
-        self.n_iter_, self.converged_ = optimum.n_iter, optimum.converged
 
         # In logarithms: the squares of features may lie outside the float range.
         log_trace = _log_sum(np.log(optimum.curvature[optimum.curvature > 0]))
-        largest = np.abs(X).max(axis=1, keepdims=True).astype(np.float64)
-        rows = np.divide(X, largest, out=np.zeros(X.shape), where=largest > 0)
-        square = np.einsum("ij,ij->i", rows, rows)
+        square = np.einsum("ij,ij->i", Z, Z)
         alive = (optimum.curvature > 0) & (square > 0)
-        log_square = np.log(square[alive]) + 2 * np.log(largest[alive, 0])
+        log_square = np.log(square[alive]) + 2 * np.log(unit)
         log_trace = np.logaddexp(log_trace, _log_sum(log_square + np.log(optimum.curvature[alive])))
         if self.formula == "bound":
             log_trace -= np.log(n_samples)
         log_ratio = np.log(scale / (n_classes * n_features)) + log_trace
         flatness = 0.5 * float(self.prior_variance) * n_classes / scale
         flatness *= float(np.logaddexp(0.0, log_ratio))
-        self.components_ = {
+        components = {
             "fit": -optimum.loss,
             "penalty": -optimum.penalty,
             "flatness": -flatness,
         }
-        self.score_ = float(sum(self.components_.values()))
-        return spectrum.rank == 0
+        value = float(sum(components.values()))
+        return _Bound(value, components, optimum.n_iter, optimum.converged)
 
     # ------------------------------------------------------------------------ source probabilities
 
-    def _fit_source(self, theta, codes, sizes):
+    def _source(self, theta, codes):
+        sizes = np.bincount(codes)
         prior = float(self.concentration) * sizes / sizes.sum()
         if self.formula == "published":
-            value = _PUBLISHED[self.kind](theta, codes, prior + _PUBLISHED_FLOOR)
-            self.n_iter_, self.converged_ = _PUBLISHED_ROUNDS, True
-            self.score_ = float(value)
-            return
-        bound = _BOUNDS[self.kind](theta, codes, prior)
+            value = PUBLISHED[self.kind](theta, codes, prior + PUBLISHED_FLOOR)
+            return _Bound(float(value), None, PUBLISHED_ROUNDS, True)
+        bound = BOUNDS[self.kind](theta, codes, prior)
         last, moving, n_iter = -np.inf, np.inf, 0
         while n_iter < self.max_iter and moving > _TOLERANCE:
             n_iter += 1
             fit, complexity = bound.round()
             moving = (fit + complexity - last) / max(1.0, abs(fit + complexity))
             last = fit + complexity
-        self.n_iter_ = n_iter
-        self.converged_ = bool(moving <= _STILL_MOVING)
-        self.components_ = {"fit": float(fit), "complexity": float(complexity)}
-        self.score_ = float(last)
+        components = {"fit": float(fit), "complexity": float(complexity)}
+        return _Bound(float(last), components, n_iter, bool(moving <= _STILL_MOVING))
+
+
+class _Bound(NamedTuple):
+    """Minus a bound, its parts, and how it was found."""
+
+    value: float
+    components: dict | None
+    n_iter: int
+    converged: bool
 
 
 def _log_sum(logarithms):
@@ -295,116 +342,14 @@ def _probabilities(X, kind):
         sums = X.sum(axis=1)
     off = ~(np.abs(sums - 1) <= _SUM_TOLERANCE)
     if off.any():
-        warnings.warn(
+        announce(
             f"{int(off.sum())} of {len(X)} rows given to PACTran(kind={kind!r}) as probabilities "
             f"do not sum to 1 (row {int(np.flatnonzero(off)[0])} sums to {sums[off][0]:.6g}); "
             "they were normalised.",
             ProbabilityNormalizationWarning,
-            stacklevel=8,
         )
     X[X.max(axis=1) == 0] = 1.0
     # Dividing by the largest entry first keeps sums of huge or subnormal rows finite.
     X /= X.max(axis=1, keepdims=True)
     X /= X.sum(axis=1, keepdims=True)
     return X
-
-
-class _SourceBound:
-    """What the two variational bounds share: the responsibilities q of the source classes."""
-
-    def __init__(self, theta, codes, prior):
-        self.theta, self.codes = theta, codes
-        self.prior = prior[:, None]
-        n_samples = len(codes)
-        self.members = sparse.csr_array(
-            (np.ones(n_samples), (codes, np.arange(n_samples))), (len(prior), n_samples)
-        )
-        self.q = theta
-
-    def counts(self):
-        return self.prior + self.members @ self.q
-
-    def update(self, expected_log):
-        """Set q for given expectations of log M; return the sum of the log normalisers."""
-        exponent = expected_log[self.codes]
-        # Largest exponent of the source classes that a sample has: others have no say.
-        exponent = np.where(self.theta > 0, exponent, -np.inf)
-        largest = exponent.max(axis=1, keepdims=True)
-        self.q = self.theta * np.exp(exponent - largest)
-        total = self.q.sum(axis=1, keepdims=True)
-        self.q /= total
-        return float(np.sort((largest + np.log(total))[:, 0]).sum())
-
-
-class _DirichletBound(_SourceBound):
-    def round(self):
-        """Update M and q in turn; return minus expected log loss and divergence per sample."""
-        a = self.counts()
-        expected_log = digamma(a) - digamma(a.sum(axis=0))
-        fit = self.update(expected_log)
-        # Divergence of M's posterior, for which q was the best.
-        divergence = _log_beta(self.prior).sum() * np.ones(a.shape[1]) - _log_beta(a)
-        divergence += ((a - self.prior) * expected_log).sum(axis=0)
-        n_samples = len(self.codes)
-        return fit / n_samples, -float(np.sort(divergence).sum()) / n_samples
-
-
-def _log_beta(a):
-    """Logarithm of the multivariate beta function of each column."""
-    return gammaln(a).sum(axis=0) - gammaln(a.sum(axis=0))
-
-
-class _GammaBound(_SourceBound):
-    def __init__(self, theta, codes, prior):
-        super().__init__(theta, codes, prior)
-        self.normaliser = np.full(len(codes), prior.sum())
-
-    def round(self):
-        """Update M, then q and the normalisers; return minus log loss and divergence."""
-        a = self.counts()
-        b = 1 + (self.theta / self.normaliser[:, None]).sum(axis=0)
-        expected_log = digamma(a) - np.log(b)
-        mass = a.sum(axis=0) / b
-        self.normaliser = self.theta @ mass
-        fit = self.update(expected_log) - float(np.sort(np.log(self.normaliser)).sum())
-        divergence = (a - self.prior) * digamma(a) - gammaln(a) + gammaln(self.prior)
-        divergence = divergence.sum(axis=0) + self.prior.sum() * np.log(b) + mass * (1 - b)
-        n_samples = len(self.codes)
-        return fit / n_samples, -float(np.sort(divergence).sum()) / n_samples
-
-
-_BOUNDS = {"dirichlet": _DirichletBound, "gamma": _GammaBound}
-
-
-def _published_dirichlet(theta, codes, prior):
-    bound = _SourceBound(theta, codes, prior)
-    log_source = np.log(theta + _PUBLISHED_FLOOR)
-    for _ in range(_PUBLISHED_ROUNDS):
-        a = bound.counts()
-        expected_log = digamma(a) - digamma(a.sum(axis=0))
-        divergence = _published_round(bound, log_source, expected_log)
-    value = (_log_beta(a) - _log_beta(bound.prior)).sum() - divergence
-    return value / (len(codes) * len(prior))
-
-
-def _published_gamma(theta, codes, prior):
-    bound = _SourceBound(theta, codes, prior)
-    log_source = np.log(theta + _PUBLISHED_FLOOR)
-    for _ in range(_PUBLISHED_ROUNDS):
-        a = bound.counts()
-        normaliser = theta @ a.sum(axis=0)
-        divergence = _published_round(bound, log_source, digamma(a))
-    value = (gammaln(bound.prior) - gammaln(a)).sum() + divergence
-    value += (np.log(normaliser) - 1).sum()
-    return -(value / (len(codes) * len(prior)) + 1)
-
-
-def _published_round(bound, log_source, expected_log):
-    """Set q; return the sum of its divergences from the source probabilities."""
-    exponent = log_source + expected_log[bound.codes]
-    log_q = exponent - logsumexp(exponent, axis=1, keepdims=True)
-    bound.q = np.exp(log_q)
-    return (bound.q * (log_q - log_source)).sum()
-
-
-_PUBLISHED = {"dirichlet": _published_dirichlet, "gamma": _published_gamma}

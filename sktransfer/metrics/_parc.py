@@ -1,19 +1,26 @@
 """PARC: whether samples of one class have correlated features."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval
 from ._base import RowMetric
-from ._canonical import canonical_order, reproducible_spectrum, rounded_norms, row_ranks
+from ._canonical import (
+    canonical_order,
+    reproducible_spectrum,
+    rounded_norms,
+    row_order,
+    row_ranks,
+)
+from ._permutations import Chance, permuted_labels, reason_to_doubt
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed
 
 # Up to so many pairs every correlation is kept and sorted; more are counted on a grid.
 _MOST_SORTED_PAIRS = 2**20
+# Samples whose labels are permuted; a stratified part of more.
+_MOST_PERMUTED = 1448
 # Correlations that differ by less than this are equal but for rounding.
 _TIE = 1e-12
 # Steps of the grid per unit of correlation. The score changes by about their width divided by the
@@ -21,6 +28,9 @@ _TIE = 1e-12
 _GRID = 2**20
 # Elements of a block of correlations (64 MiB).
 _BLOCK_ELEMENTS = 2**23
+# Label permutations that tell how far the score scatters by chance, and their seed.
+_N_PERMUTATIONS = 10
+_SEED = 0
 # A standardised row whose entries vary by less than this does not vary.
 _CONSTANT_ROW = 1e-9
 
@@ -58,7 +68,7 @@ class PARC(RowMetric):
     chance_level_ : float
         Expected score under permuted labels: exactly 0.
     saturated_ : bool
-        Whether the score says nothing of the features.
+        Whether the score can't be told from that of permuted labels.
     n_components_ : int
         Number of components (or features) in a row.
     n_samples_ : int
@@ -75,9 +85,10 @@ class PARC(RowMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If all pairs have the same distance (constant features, a single component), no two samples
-        share a class, or there are as many components as centred samples have dimensions: any
-        features would then be equally far apart once standardised.
+        If the score can't be told from that of permuted labels, as happens where there are nearly
+        as many components as samples: any features are then equally far apart once standardised;
+        or if all pairs have the same distance (constant features, a single component), or no two
+        samples share a class.
 
     See Also
     --------
@@ -142,17 +153,16 @@ class PARC(RowMetric):
         self.n_samples_ = len(rows)
         directions = _unit_rows(rows)
         n_pairs = len(rows) * (len(rows) - 1) // 2
-        count = _sorted_pairs if n_pairs <= _MOST_SORTED_PAIRS else _counted_pairs
-        every, same = count(directions, codes)
+        if n_pairs <= _MOST_SORTED_PAIRS:
+            every, same = _SortedPairs(directions).count(codes)
+        else:
+            every, same = _counted_pairs(directions, codes)
         self.score_ = _spearman(every, same)
         reason = self._reason(len(X), every, same)
-        self.saturated_ = reason is not None
-        if self.saturated_:
-            warnings.warn(
-                f"The PARC score {self.score_:.6g} says nothing of the features: {reason}.",
-                UninformativeScoreWarning,
-                stacklevel=5,
-            )
+        if reason is None:
+            draws = _permuted_scores(rows, directions, codes)
+            reason = reason_to_doubt(self.score_, Chance.sampled(draws, 0.0), 1.0)
+        self._judge(reason, "Use fewer components or more samples.")
 
     def _standardised(self, X, target, moments):
         """Return rows of components of mean zero and standard deviation one."""
@@ -173,8 +183,7 @@ class PARC(RowMetric):
         if self.n_components is not None and self.n_components_ >= 0.88 * (n_samples - 1):
             return (
                 f"with {self.n_components_} components of {n_samples} samples, standardised "
-                "samples are equally far apart whatever the features; use fewer components or more "
-                "samples"
+                "samples are equally far apart whatever the features"
             )
         return None
 
@@ -219,15 +228,40 @@ def _unit_rows(rows):
     return rows
 
 
-def _sorted_pairs(directions, codes):
-    """Count all pairs and those of one class at each distinct correlation, ascending."""
-    first, second = np.triu_indices(len(codes), 1)
-    correlation = (directions @ directions.T)[first, second]
-    order = np.argsort(correlation)
-    level = np.cumsum(np.diff(correlation[order], prepend=correlation[order[0]]) > _TIE)
-    same = (codes[first] == codes[second])[order]
-    every = np.bincount(level)
-    return every, np.bincount(level[same], minlength=len(every))
+class _SortedPairs:
+    """All pairs in ascending order of their correlation."""
+
+    def __init__(self, directions):
+        first, second = np.triu_indices(len(directions), 1)
+        correlation = (directions @ directions.T)[first, second]
+        order = np.argsort(correlation)
+        self.first, self.second = first[order], second[order]
+        steps = np.diff(correlation[order], prepend=correlation[order[0]])
+        self.level = np.cumsum(steps > _TIE)
+        self.every = np.bincount(self.level)
+
+    def count(self, codes):
+        """Count all pairs and those of one class at each distinct correlation."""
+        same = codes[self.first] == codes[self.second]
+        return self.every, np.bincount(self.level[same], minlength=len(self.every))
+
+
+def _permuted_scores(rows, directions, codes):
+    """Scores of permuted labels, of a part of the samples if there are very many.
+
+    The scatter of a part is larger than that of the whole, by the root of the numbers of samples
+    at least.
+    """
+    smaller = 1.0
+    if len(rows) > _MOST_PERMUTED:
+        kept = _stratified_draw(row_order(rows).argsort(), codes, _MOST_PERMUTED, _SEED)
+        smaller = np.sqrt(_MOST_PERMUTED / len(rows))
+        rows, directions, codes = rows[kept], directions[kept], codes[kept]
+    pairs = _SortedPairs(directions)
+    return [
+        smaller * _spearman(*pairs.count(permuted))
+        for permuted in permuted_labels(rows, codes, _SEED, _N_PERMUTATIONS)
+    ]
 
 
 def _counted_pairs(directions, codes):

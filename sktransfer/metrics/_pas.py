@@ -1,17 +1,15 @@
 """PAS: how clearly target samples fall to one source class in the feature space."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+from sklearn.utils.validation import check_consistent_length, validate_data
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, _fit_context
-from ..utils._target import as_target_array, encode_target
 from ._base import TransferabilityMetric
 from ._permutations import chance_scores, reason_to_doubt
+from ._source import check_same_width, check_source_rows, check_source_samples
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed
 
@@ -91,7 +89,7 @@ class PAS(TransferabilityMetric):
     rotated (together with the source), or extended by zero columns; it changes under shifts. A
     vector of zeros has no direction: its cosine distance to anything is 1. A margin with d2 = 0 is
     0: two centroids in the sample's own direction don't tell it anything. With a source, `fit` and
-    `score` take y for the sake of a common interface and do not read it. One sample is enough then.
+    `score` take y for the sake of a common interface and only count it. One sample is enough then.
     Cost O(n_samples n_features n_classes).
 
     References
@@ -152,7 +150,8 @@ class PAS(TransferabilityMetric):
         X : array-like of shape (n_samples, n_features)
             Frozen features of the target, float32 or float64. Never changed.
         y : array-like of shape (n_samples,) or (n_samples, 1), default=None
-            The target labels; required without a source, not read with one.
+            The target labels; required without a source. With one their values are not read,
+            whatever they are.
 
         Returns
         -------
@@ -162,23 +161,17 @@ class PAS(TransferabilityMetric):
         source = self._source()
         if source is None:
             return self._validate_and_fit(X, y, None)
-        if y is None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                X = validate_data(self, X, dtype=[np.float64, np.float32])
-        else:
-            with np.errstate(over="ignore", invalid="ignore"):
-                X, _ = self._validate_features(X, as_target_array(y))
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = validate_data(self, X, dtype=[np.float64, np.float32])
+        if y is not None:
+            check_consistent_length(X, y)
         self.classes_, centroids = source
-        if centroids.shape[1] != X.shape[1]:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but the source of PAS has {centroids.shape[1]}; "
-                "both must come from the same layer of the same network."
-            )
+        check_same_width(X, centroids, "PAS")
         self.seed_ = drawn_seed(self.random_state)
         self.centroids_ = centroids
         self.score_ = _mean_margin(X, _unit_rows(centroids))
         self.chance_level_ = float("nan")
-        self._judge(None, 6)
+        self._judge(self._no_margin())
         return self
 
     def score(self, X, y=None):
@@ -200,25 +193,18 @@ class PAS(TransferabilityMetric):
 
     def _source(self):
         """Return the labels and centroids of the source classes, or None without a source."""
-        if (self.source_features is None) != (self.source_labels is None):
-            raise ValueError(
-                "source_features and source_labels must be given together; got only "
-                f"{'source_labels' if self.source_features is None else 'source_features'}."
-            )
-        if not self._has_source():
-            return None
-        if self.source_features is not None and self.source_centroids is not None:
+        features, target = check_source_samples(self.source_features, self.source_labels, "PAS")
+        if features is not None and self.source_centroids is not None:
             raise ValueError(
                 "Give either source_features with source_labels or source_centroids; got both."
             )
-        if self.source_centroids is not None:
-            centroids = check_source(self.source_centroids, "source_centroids")
+        if features is not None:
+            centroids, labels = _centroids(features, target.codes), target.classes
+        elif self.source_centroids is not None:
+            centroids = check_source_rows(self.source_centroids, "source_centroids")
             labels = np.arange(len(centroids))
         else:
-            features = check_source(self.source_features, "source_features")
-            target = source_target(self.source_labels, "PAS")
-            check_consistent_length(features, target.codes)
-            centroids, labels = _centroids(features, target.codes), target.classes
+            return None
         if len(labels) < 2:
             raise ValueError("PAS needs centroids of at least 2 source classes; got 1.")
         return labels, centroids
@@ -239,61 +225,10 @@ class PAS(TransferabilityMetric):
         reason = reason_to_doubt(self.score_, chance, 1.0)
         if len(target.classes) == len(X):
             reason = "every class has a single sample"
-        self._judge(reason, 7)
+        self._judge(self._no_margin() or reason)
 
-    def _judge(self, reason, stacklevel):
-        if self.score_ == 0.0:
-            reason = "no sample is nearer to one class than to another"
-        self.saturated_ = reason is not None
-        if reason:
-            warnings.warn(
-                f"The PAS score {self.score_:.6g} says nothing: {reason}.",
-                UninformativeScoreWarning,
-                stacklevel=stacklevel,
-            )
-
-
-def check_source(rows, name):
-    """Validate features or centroids of source data.
-
-    Parameters
-    ----------
-    rows : array-like of shape (n_rows, n_features)
-        Features in the space of the target's.
-    name : str
-        Name of the parameter, for messages.
-
-    Returns
-    -------
-    rows : ndarray of shape (n_rows, n_features), dtype float32 or float64
-        The finite rows.
-    """
-    # Sums at the ends of the float range, which the check for infinities takes, may overflow.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return check_array(rows, dtype=[np.float64, np.float32], input_name=name)
-
-
-def source_target(labels, name):
-    """Encode the labels of source data.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n_source_samples,)
-        Source labels.
-    name : str
-        Name of the metric, for messages.
-
-    Returns
-    -------
-    target : Target
-        The encoded labels.
-    """
-    labels = check_array(
-        as_target_array(labels), ensure_2d=False, dtype=None, input_name="source_labels"
-    )
-    return encode_target(
-        labels, tasks=("classification",), name=f"the source of {name}", task="classification"
-    )
+    def _no_margin(self):
+        return "no sample is nearer to one class than to another" if self.score_ == 0.0 else None
 
 
 def _unit_rows(X):

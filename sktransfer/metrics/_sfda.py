@@ -1,23 +1,16 @@
 """SFDA: self-challenging Fisher discriminant analysis."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
-from scipy import linalg
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._base import RowMetric
-from ._discriminant import ClassScatter
-from ._permutations import chance_scores, reason_to_doubt
+from ._discriminant import ClassScatter, adaptive_shrinkage
+from ._permutations import chance_scores, reason_to_doubt, trivial_reason
 from ._statistics import drawn_seed
-
-# Rounds of the published power iteration, and the smallest adaptive shrinkage.
-_ROUNDS = 3
-_SMALLEST_SHRINKAGE = 1e-10
 
 
 class SFDA(RowMetric):
@@ -79,8 +72,8 @@ class SFDA(RowMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If the score can't be told from that of permuted labels: it does not exceed their mean by
-        three standard deviations, or their mean exceeds 0.99.
+        If the score can't be told from that of permuted labels: one in a hundred of them
+        would be as high, or their mean exceeds 0.99.
 
     See Also
     --------
@@ -147,7 +140,7 @@ class SFDA(RowMetric):
 
         self.seed_ = drawn_seed(self.random_state)
         variances = np.square(Z).mean(axis=0)
-        reason = self._trivial(spectrum.rank, len(X))
+        reason = trivial_reason(spectrum.rank == 0, len(self.classes_), len(X))
         chance = chance_scores(
             lambda codes: self._challenge(
                 Z, codes, ones, spectrum.unit, len(directions), variances
@@ -163,7 +156,10 @@ class SFDA(RowMetric):
         self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
         if not chance and score > 1 - 1e-9:
             reason = "it is at its maximum"
-        self._judge(reason or reason_to_doubt(score, chance, 1.0))
+        self._judge(
+            reason or reason_to_doubt(score, chance, 1.0),
+            "Use fewer features, more samples or shrinkage='ledoit_wolf'.",
+        )
 
     def _challenge(self, Z, codes, ones, unit, n_features, variances=None):
         """Fit, mix and fit again; return the last fit, its factor, the score and the shrinkage."""
@@ -185,27 +181,7 @@ class SFDA(RowMetric):
             return float(self.shrinkage)
         if self.shrinkage == "ledoit_wolf":
             return _ledoit_wolf(scatter, Z, codes, n_features)
-        with np.errstate(over="ignore"):
-            variance = _largest_eigenvalue(scatter.within, ones, n_features) * unit * unit
-            return max(float(np.exp(-5 * variance)), _SMALLEST_SHRINKAGE)
-
-    def _trivial(self, rank, n_samples):
-        """Say why any labels give this score, if that is known without trying some."""
-        if rank == 0:
-            return "the features are constant"
-        if len(self.classes_) == n_samples:
-            return "every class has a single sample"
-        return None
-
-    def _judge(self, reason):
-        self.saturated_ = reason is not None
-        if reason:
-            warnings.warn(
-                f"The SFDA score {self.score_:.6g} says nothing: {reason}. Use fewer features, "
-                "more samples or shrinkage='ledoit_wolf'.",
-                UninformativeScoreWarning,
-                stacklevel=5,
-            )
+        return adaptive_shrinkage(scatter.within, ones, unit, n_features)
 
     def predict_proba(self, X):
         """Class probabilities of the classifier fitted last, for rows as they are.
@@ -223,20 +199,6 @@ class SFDA(RowMetric):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return softmax(X.astype(np.float64) @ self.coef_.T + self.intercept_, axis=1)
-
-
-def _largest_eigenvalue(within, ones, n_features):
-    """Estimate the largest eigenvalue as published, by a few rounds that end below it."""
-    vector = within @ ones
-    if np.linalg.norm(vector) <= 1e-12 * np.trace(within) * np.sqrt(n_features):
-        # Row sums that vanish (for instance of probabilities) give nothing to start from.
-        return float(linalg.eigvalsh(within)[-1]) if len(within) else 0.0
-    for _ in range(_ROUNDS):
-        left = within @ vector
-        left /= np.linalg.norm(left)
-        vector = within @ left
-        vector /= np.linalg.norm(vector)
-    return float(vector @ within @ left)
 
 
 def _ledoit_wolf(scatter, Z, codes, n_features):

@@ -1,19 +1,26 @@
 """TransRate: the coding rate of the features less that of the classes."""
 
-import warnings
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from scipy import linalg
 
-from ..exceptions import UninformativeScoreWarning
 from ..utils._sklearn import Interval, StrOptions
 from ._class_metric import ClassMomentMetric
+from ._permutations import reason_to_doubt, trivial_reason
+from ._statistics import drawn_seed
 
 # Rounding of a scatter matrix may change a rate by this share before the rows are used instead.
 _DOUBT = 1e-8
 _EPS = np.finfo(np.float64).eps
+
+# A score that is this small a share of the rate of all samples is what rounding left.
+_ROUNDING = 64 * _EPS
+
+# Permutations by default, and the multiplications of one beyond which there are none.
+_N_PERMUTATIONS = 10
+_MOST_WORK = 2.0**32
 
 
 class TransRate(ClassMomentMetric):
@@ -41,6 +48,13 @@ class TransRate(ClassMomentMetric):
     normalize : bool, default=False
         Whether the centred features are divided by their Frobenius norm first, which makes the
         score independent of their scale.
+    n_permutations : int or "auto", default="auto"
+        Largest number of label permutations behind `chance_level_`; three are enough for a score
+        far above them. Each costs as much as the rates of the classes themselves. "auto" is 10, and
+        0 where that is more than 4e9 multiplications (10,000 samples of 700 features); 0 leaves
+        the chance level NaN.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the permutations. The score itself is not random.
 
     Attributes
     ----------
@@ -50,10 +64,15 @@ class TransRate(ClassMomentMetric):
         R(Z), the coding rate of all samples.
     class_rates_ : ndarray of shape (n_classes,)
         R(Z_k), the coding rates of the classes.
+    chance_level_ : float
+        Mean score under permuted labels. NaN after `partial_fit` and `fit_moments`, where there are
+        no rows to permute the labels of.
     saturated_ : bool
-        Whether any labels with the same class sizes would give the same score.
+        Whether the score can't be told from that of permuted labels, or is nothing but rounding.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    seed_ : int
+        Seed that was used for the permutations.
     moments_ : FeatureMoments
         The statistics of the data. Not kept when several metrics are scored together.
     n_features_in_ : int
@@ -64,7 +83,8 @@ class TransRate(ClassMomentMetric):
     Warns
     -----
     UninformativeScoreWarning
-        If the score is the same for any labels with the same class sizes.
+        If the score can't be told from that of permuted labels, or is nothing but rounding, as for
+        features that are small beside sqrt(`eps`).
 
     See Also
     --------
@@ -97,18 +117,38 @@ class TransRate(ClassMomentMetric):
 
     needs = "features"
     tasks = ("classification",)
-    _results = ("score_", "rate_", "class_rates_", "saturated_", "classes_")
+    _results = (
+        "score_",
+        "rate_",
+        "class_rates_",
+        "chance_level_",
+        "saturated_",
+        "classes_",
+        "seed_",
+    )
 
     _parameter_constraints: dict = {
         "eps": [Interval(Real, 0, None, closed="neither")],
         "weights": [StrOptions({"prior", "uniform"})],
         "normalize": ["boolean"],
+        "n_permutations": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
+        "random_state": ["random_state"],
     }
 
-    def __init__(self, eps=1e-4, weights="prior", normalize=False):
+    def __init__(
+        self,
+        eps=1e-4,
+        weights="prior",
+        normalize=False,
+        *,
+        n_permutations="auto",
+        random_state=0,
+    ):
         self.eps = eps
         self.weights = weights
         self.normalize = normalize
+        self.n_permutations = n_permutations
+        self.random_state = random_state
 
     def _score_parts(self, moments, parts, rows):
         spectrum = moments.spectrum
@@ -139,25 +179,42 @@ class TransRate(ClassMomentMetric):
             min(n - 1, spectrum.n_features),
             None if rows is None else rows.whole,
         )
-        rates, shares = [], []
-        for code, part in enumerate(parts):
-            variances = linalg.eigvalsh(part.mean_square(center, unit), check_finite=False)
-            exact = None if rows is None else partial(rows.part, code)
-            rates.append(rate(np.maximum(variances[::-1], 0.0), len(variances), exact))
-            shares.append(part.weight)
+
+        def score_of(parts, rows):
+            rates, shares = [], []
+            for code, part in enumerate(parts):
+                variances = linalg.eigvalsh(part.mean_square(center, unit), check_finite=False)
+                exact = None if rows is None else partial(rows.part, code)
+                rates.append(rate(np.maximum(variances[::-1], 0.0), len(variances), exact))
+                shares.append(part.weight)
+            weights = np.ones(len(shares)) if self.weights == "uniform" else np.array(shares)
+            score = self.rate_ - float(weights @ rates / weights.sum())
+            return max(score, 0.0) if self.weights == "prior" else score, np.array(rates)
+
         self.classes_ = moments.classes
-        self.class_rates_ = np.array(rates)
-        weights = np.ones(len(shares)) if self.weights == "uniform" else np.array(shares)
-        score = self.rate_ - float(weights @ self.class_rates_ / weights.sum())
-        self.score_ = max(score, 0.0) if self.weights == "prior" else score
-        self.saturated_ = bool(spectrum.rank == 0 or len(rates) == n)
-        if self.saturated_:
-            cause = "every class has a single sample" if spectrum.rank else "features are constant"
-            warnings.warn(
-                f"The TransRate {self.score_:.6g} would be the same for any labels: {cause}.",
-                UninformativeScoreWarning,
-                stacklevel=5,
-            )
+        self.score_, self.class_rates_ = score_of(parts, rows)
+        self.seed_ = drawn_seed(self.random_state)
+        lowest = 0.0 if self.weights == "prior" else None
+        chance = self._chance(
+            lambda permuted: score_of(permuted, permuted)[0],
+            self.score_,
+            rows,
+            self._number_of_permutations(rows),
+            lowest=lowest,
+        )
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        reason = trivial_reason(spectrum.rank == 0, len(moments.classes), n)
+        if reason is None and abs(self.score_) <= _ROUNDING * self.rate_:
+            reason = "the features lie so far below sqrt(eps) that it is all rounding"
+        self._judge(reason or reason_to_doubt(self.score_, chance, self.rate_))
+
+    def _number_of_permutations(self, rows):
+        if self.n_permutations != "auto" or rows is None:
+            return self.n_permutations
+        n_samples, n_features = rows.X.shape
+        largest = np.bincount(rows.target.codes).max()
+        work = float(n_samples) * n_features * min(largest, n_features)
+        return _N_PERMUTATIONS if work <= _MOST_WORK else 0
 
 
 def _coding_rate(variances, log_factor):

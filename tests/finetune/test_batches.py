@@ -7,12 +7,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from sktransfer.finetune._batches import (
-    canonical_classes,
-    consecutive_batches,
-    stratified_batches,
-)
+from sktransfer.finetune._batches import consecutive_batches, stratified_batches
 from sktransfer.finetune._triplet import count_triplets
+from sktransfer.metrics._canonical import canonical_classes
 
 
 def deal(sizes, batch_size, seed=0):

@@ -230,6 +230,7 @@ def test_neither_order_of_rows_nor_names_of_labels_matter(kind):
     assert metric.fit(IMAGES, names[Y]).classes_.tolist() == sorted(names)
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 @pytest.mark.parametrize("kind", [FU, LPFU])
 def test_repeated_rows_and_equal_classes_have_no_order_either(kind):
     rng = np.random.default_rng(0)
@@ -427,9 +428,36 @@ def nan_with_reason(metric, X, y, words):
     with pytest.warns(UninformativeScoreWarning, match=words) as caught:
         metric.fit(X, y)
     assert np.isnan(metric.score_)
+    assert np.isnan(metric.chance_level_)
+    assert metric.saturated_
     assert len(caught) == 1
     assert caught[0].filename == __file__
     return metric
+
+
+def test_permuted_labels_are_scored_if_wanted():
+    plain = fu().fit(IMAGES, Y)
+    assert np.isnan(plain.chance_level_)
+    assert not plain.saturated_
+    # Labels that the images have no part in are not told from permuted ones.
+    noise = np.random.default_rng(0).permutation(Y)
+    with pytest.warns(UninformativeScoreWarning, match="The FU score .* permuted labels") as caught:
+        metric = fu(n_permutations=5).fit(IMAGES, noise)
+    assert metric.saturated_
+    assert caught[0].filename == __file__
+    assert 0 < metric.chance_level_ < np.inf
+    # Neither order nor names matter, and the permutations leave the score alone.
+    order = np.random.default_rng(1).permutation(len(Y))
+    with pytest.warns(UninformativeScoreWarning):
+        again = fu(n_permutations=5).fit(
+            IMAGES[order], np.array(["d", "a", "c", "b"])[noise[order]]
+        )
+    assert again.chance_level_ == metric.chance_level_
+    assert metric.score_ == fu().fit(IMAGES, noise).score_
+    assert metric.gradient_norms_.shape == (metric.n_batches_, 2)
+    # The mean is that of the scores of such labels.
+    ratios = [fu().fit(IMAGES, np.random.default_rng(k).permutation(Y)).score_ for k in range(5)]
+    assert metric.chance_level_ == pytest.approx(np.mean(ratios), rel=0.2)
 
 
 def test_without_triplets_there_is_no_score():

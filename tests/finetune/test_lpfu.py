@@ -31,6 +31,10 @@ def fitted(**parameters):
     return LPFU(backbone(), random_state=0).set_params(**parameters).fit(IMAGES, Y)
 
 
+def fitted_to(labels):
+    return LPFU(backbone(), random_state=0).fit(IMAGES, labels)
+
+
 def of_parts(lp, fu, pool="product", score=0.5):
     metric = LPFU(pool=pool)
     metric.components_ = {"lp": lp, "fu": fu}
@@ -59,10 +63,12 @@ def test_the_score_of_one_candidate_is_quality_above_chance_times_share_of_the_s
     assert metric.score_ == pytest.approx((lp - chance) / (1 - chance) * fu / (1 + fu))
     first, second = metric.gradient_norms_.mean(axis=0)
     assert metric.score_ == pytest.approx((lp - chance) / (1 - chance) * second / (first + second))
+    assert metric.chance_level_ == 0
+    assert not metric.saturated_
     in_sample = fitted(in_sample=True)
-    assert np.isnan(in_sample.lp_chance_level_)
-    lp, fu = in_sample.components_.values()
-    assert in_sample.score_ == pytest.approx(lp * fu / (1 + fu))
+    assert in_sample.lp_chance_level_ > chance  # labels that the projection has seen
+    lp, fu, chance = *in_sample.components_.values(), in_sample.lp_chance_level_
+    assert in_sample.score_ == pytest.approx((lp - chance) / (1 - chance) * fu / (1 + fu))
     assert lp > metric.components_["lp"]
 
 
@@ -80,7 +86,12 @@ def test_parameters_reach_both_parts():
 def test_shuffled_labels_score_less():
     rng = np.random.default_rng(0)
     metric = fitted()
-    shuffled = [metric.score(IMAGES, rng.permutation(Y)) for _ in range(5)]
+    shuffled = []
+    for _ in range(5):
+        with pytest.warns(UninformativeScoreWarning, match="The LP score .* permuted labels"):
+            other = fitted_to(rng.permutation(Y))
+        assert other.saturated_
+        shuffled.append(other.score_)
     assert metric.score_ > max(shuffled)
 
 
@@ -110,12 +121,12 @@ def test_without_a_pool_the_best_on_one_part_is_not_zeroed():
 
 
 @pytest.mark.parametrize("pool", ["product", "reversed_product"])
-def test_constant_parts_are_left_out(pool):
+def test_constant_parts_are_one_half_and_leave_the_order_to_the_other(pool):
     one = of_parts(0.9, 1.0, pool)
-    assert LPFU.pool_scores([one]).tolist() == [1.0]
-    assert LPFU.pool_scores([one, one]).tolist() == [1.0, 1.0]
+    assert LPFU.pool_scores([one]).tolist() == [0.25]
+    assert LPFU.pool_scores([one, one]).tolist() == [0.25, 0.25]
     same_fu = [of_parts(lp, 1.0, pool) for lp in (0.5, 0.7, 0.9)]
-    expected = [0.0, 0.5, 1.0] if pool == "product" else [1.0, 0.5, 0.0]
+    expected = [0.0, 0.25, 0.5] if pool == "product" else [0.5, 0.25, 0.0]
     np.testing.assert_allclose(LPFU.pool_scores(same_fu), expected)
     same_lp = [of_parts(0.5, fu, pool) for fu in (1.0, 2.0, 3.0)]
     np.testing.assert_allclose(LPFU.pool_scores(same_lp), expected)
@@ -138,6 +149,8 @@ def test_an_undefined_fu_is_neutral():
     np.testing.assert_allclose(LPFU.pool_scores(pool), [0.5, 0.0, 0.5])
     pool = [of_parts(1.0, np.nan), of_parts(0.6, np.nan)]
     np.testing.assert_allclose(LPFU.pool_scores(pool), [0.5, 0.0])
+    pool = [of_parts(1.0, np.inf), of_parts(0.6, 1.0), of_parts(0.8, 3.0)]
+    np.testing.assert_allclose(LPFU.pool_scores(pool), [np.nan, 0.0, 1.0])
 
 
 # ----------------------------------------------------------------------------------- no information
@@ -156,6 +169,7 @@ def test_features_that_separate_the_classes_are_not_thrown_out():
     lp, chance = metric.components_["lp"], metric.lp_chance_level_
     assert metric.score_ == pytest.approx((lp - chance) / (1 - chance) / 2)
     assert metric.score_ > 0.4
+    assert not metric.saturated_
 
 
 def test_without_triplets_there_is_no_score():
@@ -163,6 +177,8 @@ def test_without_triplets_there_is_no_score():
         warnings.simplefilter("always")
         metric = LPFU(backbone(), random_state=0).fit(IMAGES[:6], np.arange(6))
     assert np.isnan(metric.score_)
+    assert np.isnan(metric.chance_level_)
+    assert metric.saturated_
     assert metric.components_["lp"] == 0.0
     lp, own = caught
     assert "every class has a single sample" in str(lp.message)

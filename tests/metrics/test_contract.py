@@ -131,31 +131,31 @@ CASES = [
         weights_are_repeats=True,
     ),
     Case(
-        GBC(),
+        GBC(n_permutations=2),
         frozenset({"column order", "rotation", "shift"}),
         frozenset({"affine map"}),
         weights_are_repeats=True,
     ),
     Case(
-        GBC("diagonal", None),
+        GBC("diagonal", None, n_permutations=2),
         frozenset({"column order", "shift"}),
         frozenset({"rotation"}),
         weights_are_repeats=True,
     ),
     Case(
-        GBC("full", regularization="ridge"),
+        GBC("full", regularization="ridge", n_permutations=2),
         frozenset({"column order", "rotation", "shift"}),
         frozenset({"much smaller scale"}),
         weights_are_repeats=True,
     ),
     Case(
-        TransRate(),
+        TransRate(n_permutations=2),
         frozenset({"column order", "rotation", "shift", "zero columns"}),
         frozenset({"much smaller scale"}),
         weights_are_repeats=True,
     ),
     Case(
-        TransRate(weights="uniform", normalize=True),
+        TransRate(weights="uniform", normalize=True, n_permutations=2),
         frozenset({"column order", "rotation", "scale", "shift", "zero columns"}),
         frozenset(),
         weights_are_repeats=False,
@@ -182,17 +182,17 @@ CASES = [
     ),
     Case(OTCE(n_permutations=2), RIGID, frozenset({"affine map"})),
     Case(
-        PACTran(),
-        frozenset({"column order", "rotation"}),
-        frozenset({"scale", "shift", "zero columns"}),
+        PACTran(n_permutations=2),
+        frozenset({"column order", "rotation", "shift"}),
+        frozenset({"scale", "zero columns"}),
     ),
     Case(
-        PACTran("dirichlet"),
+        PACTran("dirichlet", n_permutations=2),
         frozenset({"column order", "scale", "scale of rows", "zero columns"}),
         frozenset({"shift"}),
     ),
     Case(
-        PACTran("gamma"),
+        PACTran("gamma", n_permutations=2),
         frozenset({"column order", "scale", "scale of rows", "zero columns"}),
         frozenset({"shift"}),
     ),
@@ -1025,6 +1025,75 @@ def test_degenerate_data_give_a_finite_score_within_the_bounds(metric, name):
         assert score_of(metric, X[order], y[order]) == close(fitted_metric.score_, 1e-6)
 
 
+def judged(metric, X, y):
+    """Fit with as many permutations as by default; return the metric and what it announced."""
+    metric = clone(metric)
+    if "n_permutations" in metric.get_params():
+        metric.set_params(n_permutations=10)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        metric.fit(X, y)
+    announced = [w for w in caught if w.category is UninformativeScoreWarning]
+    assert bool(announced) == metric.saturated_
+    # At the line of the caller, here that of the call above, however deep the metric.
+    assert all(w.filename == __file__ for w in caught)
+    return metric
+
+
+@each_metric
+def test_noise_is_announced(metric):
+    silent = []
+    for n_samples, n_columns, n_classes in [(60, 20, 3), (100, 98, 3), (40, 100, 4), (150, 8, 2)]:
+        for seed in range(3):
+            rng = np.random.default_rng([seed, n_samples])
+            F = rng.normal(size=(n_samples, n_columns))
+            y = rng.permutation(np.arange(n_samples) % n_classes)
+            fitted_metric = judged(metric, as_input(metric, F), y)
+            if not fitted_metric.saturated_:
+                silent.append((n_samples, n_columns, fitted_metric.score_))
+            assert np.isfinite(fitted_metric.chance_level_)
+    # One in a hundred is what the rule allows for.
+    assert len(silent) <= 2, silent
+
+
+@each_metric
+def test_a_clear_signal_is_not_called_noise(metric):
+    for n_columns in (6, 12):
+        rng = np.random.default_rng(n_columns)
+        y = rng.permutation(np.arange(90) % 3)
+        F = rng.normal(size=(90, n_columns)) + 6 * np.eye(3, n_columns)[y]
+        fitted_metric = judged(metric, as_input(metric, F), y)
+        assert not fitted_metric.saturated_
+        assert fitted_metric.chance_level_ < fitted_metric.score_
+
+
+@each_metric
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e-300])
+def test_constant_features_are_announced(metric, value):
+    X = as_input(metric, np.full((30, 4), value))
+    assert judged(metric, X, np.arange(30) % 3).saturated_
+
+
+@each_metric
+@pytest.mark.parametrize("shape", [(12, 4), (6, 30)], ids=["tall", "wide"])
+def test_a_class_for_every_sample_is_announced(metric, shape):
+    X = as_input(metric, normal(*shape))
+    assert judged(metric, X, np.arange(shape[0])).saturated_
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS if not takes_probabilities(m)], ids=repr)
+@pytest.mark.parametrize("scale", [1e-6, 1e-12, 1e-20, 1e-150, 1e-300])
+def test_tiny_features_are_announced_or_their_score_depends_on_the_labels(metric, scale):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = scale * (rng.normal(size=(60, 5)) + 3 * np.eye(3, 5)[y])
+    fitted_metric = judged(metric, X, y)
+    if not fitted_metric.saturated_:
+        # At most those components that labels do not enter stay what they were.
+        others = [score_of(metric, X, rng.permutation(y)) for _ in range(3)]
+        assert max(others) < fitted_metric.score_
+
+
 @pytest.mark.parametrize("metric", ON_MOMENTS, ids=repr)
 def test_uninformative_features_are_announced(metric):
     y = np.arange(30) % 3
@@ -1055,12 +1124,25 @@ def test_hscore_of_noise_with_fewer_samples_than_features_is_announced():
         noise = HScore().fit(F, y)
     assert noise.score_ == close(2.0)
     assert noise.saturated_
+    shrunk = HScore("ledoit_wolf")
+    with pytest.warns(UninformativeScoreWarning, match="permuted labels score 0.48"):
+        chance = shrunk.fit(F, y).score_
+    assert shrunk.saturated_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        shrunk = HScore("ledoit_wolf").fit(F, y)
-        separable = HScore("ledoit_wolf").fit(F + 3 * np.eye(3, 512)[y], y)
-    assert not shrunk.saturated_
-    assert shrunk.score_ < separable.score_
+        separable = shrunk.fit(F + 3 * np.eye(3, 512)[y], y)
+    assert not separable.saturated_
+    assert chance < separable.score_
+
+
+@pytest.mark.parametrize("shape", [(200, 198), (100, 98)])
+def test_hscore_of_noise_near_its_maximum_is_announced(shape):
+    F, y = normal(*shape), np.arange(shape[0]) % 3
+    with pytest.warns(UninformativeScoreWarning, match="permuted labels score 1.9"):
+        assert HScore().fit(F, y).score_ > 1.95
+    # With a few dimensions to spare, what lies apart has room above the chance level.
+    G = F[:, : shape[0] * 3 // 4]
+    assert not HScore().fit(G + 9 * np.eye(3, G.shape[1])[y], y).saturated_
 
 
 def test_an_exact_fit_is_announced_and_finite():
@@ -1283,6 +1365,9 @@ def test_every_result_can_be_read_first_and_none_is_stale(metric):
         assert np.isfinite(streamed.score_)
         streamed.partial_fit(X[30:], y[30:])
         first_read = getattr(streamed, name)
+        if name == "chance_level_" and metric._per_class:
+            assert np.isnan(first_read)  # moments hold no rows to permute the labels of
+            continue
         np.testing.assert_allclose(first_read, complete[name], rtol=1e-6)
     unfitted = clone(metric)
     assert not any(hasattr(unfitted, name) for name in [*results, "coef_", "moments_"])

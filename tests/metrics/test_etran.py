@@ -125,8 +125,8 @@ def test_failed_candidates_and_constant_parts_do_not_disturb_a_pool():
     without_tail = ETran("published").fit(*make_data())
     mixed = ETran.pool_scores([None, *pool, without_tail])
     np.testing.assert_array_equal(mixed, [np.nan, *expected, np.nan])
-    np.testing.assert_array_equal(ETran.pool_scores([pool[0]]), [0.0])
-    np.testing.assert_array_equal(ETran.pool_scores([pool[0]] * 3), [0.0] * 3)
+    np.testing.assert_array_equal(ETran.pool_scores([pool[0]]), [0.5])
+    np.testing.assert_array_equal(ETran.pool_scores([pool[0]] * 3), [0.5] * 3)
     np.testing.assert_array_equal(ETran.pool_scores([None]), [np.nan])
     assert ETran.pool_scores([]).shape == (0,)
     assert ETran.relative_to_pool
@@ -151,7 +151,7 @@ def test_the_better_candidate_has_the_higher_score_alone_and_in_a_pool():
 def test_noise_with_fewer_samples_than_features_is_announced():
     rng = np.random.default_rng(0)
     F, y = rng.normal(size=(40, 96)), np.arange(40) % 4
-    with pytest.warns(UninformativeScoreWarning, match="'lda' of ETran.*permuted labels score"):
+    with pytest.warns(UninformativeScoreWarning, match="ETran.*'lda'.*permuted labels score"):
         metric = ETran().fit(F, y)
     assert metric.components_["lda"] > 0.99  # the saturation of the definition
     assert metric.saturated_

@@ -14,6 +14,9 @@ from sktransfer.exceptions import ConstantTargetWarning, UninformativeScoreWarni
 from sktransfer.metrics import _knn
 from sktransfer.metrics._knn import KNN, vote_chance
 
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
+
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ENTRIES = [
     pytest.param(case, *(key + "@").split("@")[:2], entry, id=f"{case}-{key}")
@@ -294,3 +297,28 @@ def test_multilabel_targets_are_refused_and_labels_may_be_numbers():
     with pytest.raises(ValueError, match="KNN is defined for classification and regression"):
         KNN().fit(F, np.eye(3)[y])
     assert KNN(task="regression").fit(F, y).scores_.shape == (1,)
+
+
+def test_accuracy_below_chance_is_announced():
+    rng = np.random.default_rng(2)
+    found = 0
+    for _ in range(10):
+        F, y = rng.normal(size=(60, 20)), rng.integers(0, 13, 60)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            metric = KNN().fit(F, y)
+        assert metric.saturated_ == bool(caught)
+        if metric.score_ < metric.chance_level_:
+            found += 1
+            assert "permuted labels score" in str(caught[0].message)
+    assert found > 2
+
+
+def test_regression_of_noise_is_announced_and_of_a_signal_not():
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(80, 2))
+    with pytest.warns(UninformativeScoreWarning, match="permuted targets score"):
+        assert KNN(5).fit(F, rng.normal(size=80)).saturated_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not KNN(5).fit(F, F @ rng.normal(size=(2, 2))).saturated_

@@ -13,6 +13,9 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sktransfer.exceptions import ConstantTargetWarning, UninformativeScoreWarning
 from sktransfer.metrics._linear_probe import LinearProbe
 
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
+
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 SHAPES = [(30, 5), (15, 40), (20, 18), (20, 19), (20, 20), (20, 21), (6, 1), (3, 4)]
 
@@ -163,8 +166,10 @@ def test_one_decomposition_is_enough(shape, monkeypatch):
     F, y = make_data(*shape)
     expected = LinearProbe().fit(F, y).score_
     calls = []
-    eigh = linalg.eigh
-    monkeypatch.setattr(linalg, "eigh", lambda *args, **kw: calls.append(1) or eigh(*args, **kw))
+    dsytrd = linalg.lapack.dsytrd
+    monkeypatch.setattr(
+        linalg.lapack, "dsytrd", lambda *args, **kw: calls.append(1) or dsytrd(*args, **kw)
+    )
     assert LinearProbe().fit(F, y).score_ == expected
     assert len(calls) == 1
 
@@ -248,3 +253,22 @@ def test_features_that_fit_exactly():
     metric = LinearProbe().fit(1e6 * np.eye(3, 5)[y], y)
     assert metric.score_ == 1.0
     assert metric.loo_error_ < 1e-9
+
+
+@pytest.mark.parametrize("alpha", ["loo", 1.0])
+def test_noise_is_announced_and_a_signal_is_not(alpha):
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(80, 10))
+    signal = F[:, :2] + 0.3 * rng.normal(size=(80, 2))
+    for noise, real, what in [
+        (rng.integers(0, 3, 80), F[:, :3].argmax(axis=1), "labels"),
+        (rng.normal(size=(80, 2)), signal, "targets"),
+        (rng.integers(0, 2, (80, 2)), (signal > 0).astype(int), "targets"),
+    ]:
+        with pytest.warns(UninformativeScoreWarning, match=f"permuted {what} score"):
+            assert LinearProbe(alpha).fit(F, noise).saturated_
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert not LinearProbe(alpha).fit(F, real).saturated_
+    # Without permutations only what is not above the exact level is doubted.
+    assert not LinearProbe(alpha, n_permutations=0).fit(F, signal).saturated_

@@ -6,7 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
-from sktransfer.metrics import LEEP, FeatureMoments, HScore, LogME, _second_moments, _spectrum
+from sktransfer.metrics import (
+    LEEP,
+    FeatureMoments,
+    HScore,
+    LogME,
+    _decomposition,
+    _eigenvectors,
+    _second_moments,
+)
 
 # Small or repeated data are announced; that is tested with the metrics.
 pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.TransferabilityWarning")
@@ -212,8 +220,9 @@ def test_blocks_of_rows_and_columns_make_no_difference(metric, monkeypatch):
         metric.fit(*wide).score_,
         metric.fit(*wide, weight[:20]).score_,
     ]
-    monkeypatch.setattr(_second_moments, "_BLOCK_ELEMENTS", 1)  # 64 rows at a time
-    monkeypatch.setattr(_spectrum, "_BLOCK_ELEMENTS", 1)  # 16 columns at a time
+    monkeypatch.setattr(_second_moments, "_UPDATE_ELEMENTS", 1)  # 64 rows at a time
+    monkeypatch.setattr(_second_moments, "_TILE_ELEMENTS", 50)  # 5 rows at a time
+    monkeypatch.setattr(_decomposition, "_BLOCK_ELEMENTS", 1)  # 16 columns at a time
     assert metric.fit(*tall).score_ == close(expected[0], 1e-12)
     assert metric.fit(*tall, weight).score_ == close(expected[1], 1e-12)
     assert metric.fit(*wide).score_ == close(expected[2], 1e-12)
@@ -246,7 +255,7 @@ def test_the_mean_of_a_regression_target_costs_no_digits(offset):
 
 @each_metric
 def test_first_rows_that_tell_nothing_of_the_scale(metric):
-    # Shift and unit are taken from the first 1,024 rows.
+    # Shift and unit are taken from the first rows, 1,024 at most.
     rng = np.random.default_rng(0)
     late = np.r_[np.zeros((1100, 3)), rng.normal(size=(100, 3))]
     y = rng.integers(0, 2, 1200)
@@ -268,15 +277,15 @@ def test_one_decomposition_serves_all_metrics(shape, monkeypatch):
     X, y = make_data(*shape)
     expected = [metric.fit(X, y).score_ for metric in METRICS]
     calls = []
-    eigh = _spectrum.linalg.eigh
+    reduce = _eigenvectors.lapack.dsytrd
 
     def counted(*args, **kwargs):
         calls.append(1)
-        return eigh(*args, **kwargs)
+        return reduce(*args, **kwargs)
 
     moments = FeatureMoments.from_arrays(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(_spectrum.linalg, "eigh", counted)
+        patch.setattr(_eigenvectors.lapack, "dsytrd", counted)
         shared = [score_of(metric, moments) for metric in METRICS]
         assert len(calls) == 1
         moments.update(X[:5], y[:5])

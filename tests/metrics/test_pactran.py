@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln, logsumexp, softmax
 from scipy.stats import ortho_group
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 
@@ -14,6 +15,9 @@ from sktransfer.exceptions import ProbabilityNormalizationWarning, Uninformative
 from sktransfer.metrics import MetricInputs
 from sktransfer.metrics._logistic import minimize_logistic
 from sktransfer.metrics._pactran import PACTran
+
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 
 
 def make_data(n_samples=60, n_features=5, n_classes=3, seed=0):
@@ -33,6 +37,7 @@ def make_probabilities(n_samples=40, n_source_classes=4, n_classes=3, seed=0):
 
 def gaussian_by_search(F, y, scale, variance, published):
     (n, D), K = F.shape, y.max() + 1
+    F = F - F.mean(axis=0)
 
     def unpack(theta):
         theta = theta.reshape(D + 1, K)
@@ -73,6 +78,32 @@ def test_gaussian_formula(shape, parameters, formula):
     assert metric.converged_
 
 
+@pytest.mark.parametrize("parameters", [(1.0, 1.0), (2.0, 0.5)], ids=str)
+def test_the_gaussian_bound_is_the_least_over_the_spread_of_the_posterior(parameters):
+    F, y = make_data(200, 4)
+    F -= F.mean(axis=0)
+    (n, D), K, (a, s) = F.shape, 3, parameters
+    optimum = minimize_logistic(F, y, 1 / (a * n), 100)
+    P = softmax(F @ optimum.weights + optimum.intercept, axis=1)
+    T = np.mean((np.square(F).sum(axis=1) + 1) * (P * (1 - P)).sum(axis=1))
+    v = s / D
+
+    def expected(u):
+        divergence = s * K / (2 * a * n) * (u / v - 1 - np.log(u / v))
+        return optimum.loss + optimum.penalty + u * T / 2 + divergence
+
+    found = minimize(lambda log_u: expected(np.exp(log_u[0])), [np.log(v)], tol=1e-12)
+    metric = PACTran(penalty_scale=a, prior_variance=s).fit(F, y)
+    assert metric.score_ == pytest.approx(-found.fun, abs=1e-9)
+    # The second order stands for the loss that such parameters have on average.
+    rng, u, losses = np.random.default_rng(0), float(np.exp(found.x[0])), []
+    for _ in range(2000):
+        W = optimum.weights + np.sqrt(u) * rng.normal(size=(D, K))
+        logits = F @ W + optimum.intercept + np.sqrt(u) * rng.normal(size=K)
+        losses.append(np.mean(logsumexp(logits, axis=1) - logits[np.arange(n), y]))
+    assert np.mean(losses) == pytest.approx(optimum.loss + u * T / 2, rel=0.02)
+
+
 def test_the_optimum_is_that_of_scikit_learn():
     F, y = load_digits(return_X_y=True)
     F, y = F[:200] / 16, y[:200]
@@ -108,14 +139,28 @@ def test_it_answers_to_changes_of_the_features_as_documented():
     expected = PACTran().fit(F, y)
     rotated = PACTran().fit(F @ ortho_group.rvs(5, random_state=0), y)
     assert rotated.score_ == pytest.approx(expected.score_, abs=1e-12)
-    shifted = PACTran().fit(F + 100, y)
-    for part in ("fit", "penalty"):
-        assert shifted.components_[part] == pytest.approx(expected.components_[part], abs=1e-10)
-    assert shifted.components_["flatness"] < expected.components_["flatness"]
+    for formula in ("bound", "published"):
+        given = PACTran(formula=formula).fit(F, y)
+        shifted = PACTran(formula=formula).fit(F + 100, y)
+        for name, part in given.components_.items():
+            assert shifted.components_[name] == pytest.approx(part, abs=1e-10)
     padded = PACTran().fit(np.c_[F, np.zeros((60, 3))], y)
     assert padded.components_["fit"] == pytest.approx(expected.components_["fit"], abs=1e-12)
     assert padded.components_["flatness"] != expected.components_["flatness"]
     assert abs(PACTran().fit(3 * F, y).score_ - expected.score_) > 1e-3
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-130, 1e-100])
+def test_features_of_no_size_gain_nothing(scale):
+    y = np.arange(30) % 3
+    for seed in range(20):
+        F = scale * np.random.default_rng(seed).normal(size=(30, 6))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            warnings.simplefilter("ignore", UninformativeScoreWarning)
+            metric = PACTran().fit(F, y)
+        assert metric.saturated_
+        assert metric.components_["fit"] == pytest.approx(-np.log(3), rel=1e-14)
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])
@@ -123,6 +168,8 @@ def test_features_of_any_size(scale):
     F, y = make_data(40, 6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # Features far below the prior say nothing, which is announced.
+        warnings.simplefilter("ignore", UninformativeScoreWarning)
         metric = PACTran().fit(F * scale, y)
     assert np.isfinite(metric.score_)
     assert metric.converged_
@@ -305,3 +352,25 @@ def test_features_are_not_changed_and_need_no_seed():
     scores = {PACTran().fit(F, y).score_ for _ in range(2)}
     assert len(scores) == 1
     assert F.tobytes() == before
+
+
+def test_features_far_below_the_prior_are_announced():
+    F, y = make_data(60, 5)
+    rng = np.random.default_rng(0)
+    with pytest.warns(UninformativeScoreWarning, match="permuted labels score"):
+        metric = PACTran().fit(1e-20 * F, y)
+    assert metric.saturated_
+    assert metric.score_ == PACTran(n_permutations=0).fit(1e-20 * F, rng.permutation(y)).score_
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "dirichlet", "gamma"])
+@pytest.mark.parametrize("formula", ["bound", "published"])
+def test_the_chance_level_is_sampled_without_bias(kind, formula):
+    F, y = make_data(40, 4)
+    X = F if kind == "gaussian" else softmax(F, axis=1)
+    rng = np.random.default_rng(0)
+    metric = PACTran(kind, formula=formula, n_permutations=0)
+    permuted = [clone(metric).fit(X, rng.permutation(y)).score_ for _ in range(40)]
+    level = clone(metric).set_params(n_permutations=40).fit(X, rng.permutation(y)).chance_level_
+    assert level == pytest.approx(np.mean(permuted), abs=5 * np.std(permuted) * np.sqrt(2 / 40))
+    assert np.isnan(metric.fit(X, y).chance_level_)

@@ -14,6 +14,9 @@ from sktransfer.exceptions import TransferabilityWarning, UninformativeScoreWarn
 from sktransfer.metrics import _parc
 from sktransfer.metrics._parc import PARC
 
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
+
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ENTRIES = [
     pytest.param(case, *key.removeprefix("parc.").split("@"), entry, id=f"{case}-{key}")
@@ -267,8 +270,10 @@ def test_counts_hold_every_pair_once_and_ties_exactly():
     F = np.repeat(rng.normal(size=(30, 4)), 4, axis=0)
     codes = np.repeat(np.arange(30) % 3, 4)
     directions = _parc._unit_rows(F)
-    for count in (_parc._sorted_pairs, _parc._counted_pairs):
-        every, same = count(directions, codes)
+    for every, same in (
+        _parc._SortedPairs(directions).count(codes),
+        _parc._counted_pairs(directions, codes),
+    ):
         assert every.sum() == 120 * 119 // 2
         assert same.sum() == 3 * 40 * 39 // 2
         # The largest correlation is that of a row with its copies, all of its class.
@@ -351,3 +356,24 @@ def test_the_smallest_problems():
         PARC(max_samples=1).fit(F, y)
     with pytest.raises(ValueError, match="1 class"):
         PARC().fit(F, np.zeros(5))
+
+
+@pytest.mark.parametrize("n_samples", [33, 34, 35, 37, 40, 50, 70])
+def test_components_that_leave_nothing_of_clear_classes_are_announced(n_samples):
+    y = np.arange(n_samples) % 2
+    for seed in range(3):
+        F = np.random.default_rng(seed).normal(size=(n_samples, 200))
+        F[:, 0] += 10 * y
+        blurred, clear = PARC().fit(F, y), PARC(n_components=4).fit(F, y)
+        # Either there is still something to be seen, or it is said that there is not.
+        assert blurred.saturated_ == (blurred.score_ < 0.08) or 0.08 < blurred.score_ < 0.11
+        assert clear.score_ > 0.3
+        assert not clear.saturated_
+
+
+def test_the_scatter_of_many_samples_is_that_of_a_part():
+    F, y = make_data(1600, 6, 3)
+    rng = np.random.default_rng(0)
+    assert not PARC().fit(F, y).saturated_
+    with pytest.warns(UninformativeScoreWarning, match="permuted labels score 0 with"):
+        assert PARC().fit(F, rng.permutation(y)).saturated_

@@ -14,6 +14,9 @@ from sktransfer.exceptions import UninformativeScoreWarning
 from sktransfer.metrics import MetricInputs, _pas
 from sktransfer.metrics._pas import PAS
 
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
+
 
 def make_data(n_samples=60, n_features=8, n_classes=3, seed=0):
     rng = np.random.default_rng(seed)
@@ -224,3 +227,17 @@ def test_scores_that_say_nothing_are_announced():
         assert not PAS(F, y).fit(F).saturated_
     assert np.isnan(PAS(n_permutations=0).fit(F, y).chance_level_)
     assert PAS().fit(F, y).chance_level_ < PAS().fit(F, y).score_
+
+
+@pytest.mark.parametrize(
+    "unread", [np.full(60, np.nan), np.array([None] * 60, dtype=object), ["?"] * 60, np.eye(60)]
+)
+def test_with_a_source_the_values_of_the_target_are_not_looked_at(unread):
+    F, _ = make_data()
+    source, labels = make_data(seed=1)
+    metric = PAS(source, labels)
+    expected = metric.fit(F).score_
+    assert metric.fit(F, unread).score_ == expected
+    assert metric.score(F, unread) == metric.score(F, None) == expected
+    with pytest.raises(ValueError, match="NaN"):
+        PAS().fit(F, np.full(60, np.nan))

@@ -7,10 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import ortho_group
+from sklearn.base import clone
 
 from sktransfer.exceptions import UninformativeScoreWarning
-from sktransfer.metrics import FeatureMoments, LogME, MetricInputs
+from sktransfer.metrics import FeatureMoments, LogME, MetricInputs, _transrate
 from sktransfer.metrics._transrate import TransRate
+
+# Small data without much of a signal; the tests that are about announcements look for them.
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ENTRIES = [
@@ -184,11 +188,12 @@ def test_rounding_bounds_decide_when_the_rows_are_decomposed(monkeypatch):
         lambda part, *args: calls.append(part.n_samples) or original(part, *args),
     )
     X, y = make_data(400, 30)
-    TransRate().fit(X, y)
+    metric = TransRate(n_permutations=0)
+    metric.fit(X, y)
     assert calls == []  # ordinary features: second moments are enough
-    TransRate().fit(1e6 * X, y)
+    metric.fit(1e6 * X, y)
     assert calls == []  # large, but none is small beside another
-    TransRate().fit(X * np.geomspace(1, 1e8, 30), y)
+    metric.fit(X * np.geomspace(1, 1e8, 30), y)
     assert calls == [400, *np.bincount(y)]
 
 
@@ -217,6 +222,7 @@ def test_a_class_absent_from_the_subset_and_classes_of_one_sample_are_fine():
     expected = TransRate().fit(X[rows], np.array([0, 1, 9, 2])[y[rows]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UninformativeScoreWarning)
         metric = TransRate().fit(X[rows], y[rows])
         assert metric.score_ == pytest.approx(expected.score_, rel=1e-13)
         assert metric.classes_.tolist() == [0, 1, 3]
@@ -282,3 +288,29 @@ def test_weights():
 def test_wrong_parameters(parameters, match):
     with pytest.raises(ValueError, match=match):
         TransRate(**parameters).fit(*make_data())
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-300])
+def test_features_far_below_the_precision_are_announced(scale):
+    X, y = make_data(60, 5, 3)
+    with pytest.warns(UninformativeScoreWarning, match=r"so far below sqrt\(eps\)"):
+        metric = TransRate().fit(scale * X, y)
+    assert metric.saturated_
+    with pytest.warns(UninformativeScoreWarning, match=r"so far below sqrt\(eps\)"):
+        assert clone(metric).partial_fit(scale * X, y).saturated_
+
+
+def test_the_chance_level_is_the_mean_over_permutations_where_they_are_cheap():
+    X, y = make_data(60, 5, 3)
+    rng = np.random.default_rng(0)
+    permuted = [TransRate(n_permutations=0).fit(X, rng.permutation(y)).score_ for _ in range(200)]
+    metric = TransRate(n_permutations=60).fit(X, rng.permutation(y))
+    assert metric.chance_level_ == pytest.approx(np.mean(permuted), abs=np.std(permuted))
+    assert np.isnan(TransRate(n_permutations=0).fit(X, y).chance_level_)
+
+
+def test_permutations_of_large_matrices_have_to_be_asked_for(monkeypatch):
+    X, y = make_data(60, 5, 3)
+    monkeypatch.setattr(_transrate, "_MOST_WORK", 100)
+    assert np.isnan(TransRate().fit(X, y).chance_level_)
+    assert np.isfinite(TransRate(n_permutations=3).fit(X, y).chance_level_)
