@@ -138,8 +138,8 @@ class LEEP(_SourceOutputMetric):
     --------
     >>> import numpy as np
     >>> from sktransfer.metrics import LEEP
-    >>> P = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.1, 0.9]])
-    >>> metric = LEEP().fit(P, ["cat", "cat", "dog", "dog"])
+    >>> P = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.1, 0.9]] * 5)
+    >>> metric = LEEP().fit(P, ["cat", "cat", "dog", "dog"] * 5)
     >>> round(metric.score_, 3)
     -0.34
     >>> round(metric.information_gain_, 3)
@@ -332,7 +332,7 @@ class NCE(_SourceOutputMetric):
     Examples
     --------
     >>> from sktransfer.metrics import NCE
-    >>> metric = NCE().fit([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1])
+    >>> metric = NCE().fit([0, 0, 0, 1, 1, 1] * 5, [0, 0, 1, 1, 1, 1] * 5)
     >>> round(metric.score_, 6)
     -0.318257
     """
