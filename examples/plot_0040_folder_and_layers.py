@@ -43,8 +43,8 @@ for path, reason in zip(target.skipped, target.reasons, strict=True):
 # Layers as candidates
 # --------------------
 #
-# ``layer_candidates`` finds the stages of a network by its structure. Three bundled networks with
-# three stages each make nine candidates; one pass of each network serves all of its stages.
+# ``layer_candidates`` finds the stages of a network by its structure. Four bundled networks with
+# three stages each make twelve candidates; one pass of each network serves all of its stages.
 # ``TorchvisionBackbone("mobilenet_v2")`` or ``TimmBackbone("resnet18.a1_in1k")`` could stand in the
 # place of the bundled ones.
 

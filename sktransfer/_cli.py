@@ -185,7 +185,7 @@ def rank(
                 input_size=input_size,
                 for_images=target.are_images,
             )
-            target.check(n_folds=cv)
+            target.check(n_folds=cv, has_store=cache is not None and on_error == "raise")
             check_runs(pairs, target.X)
             store = open_cache(cache)
         except (ValueError, TypeError, OSError, ImportError) as error:

@@ -19,6 +19,8 @@ from .exceptions import CacheBusyWarning
 
 __all__ = ["cache", "open_cache", "say_from_store", "say_waiting_at_once"]
 
+# In days; dates go no further back than this.
+_LONGEST_AGO = 700_000
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -227,6 +229,10 @@ def verify(folder):
 )
 def clear(folder, yes, damaged, unfinished, candidate, older_than):
     """Remove features from DIR, all of them unless options say which."""
+    if older_than is not None and not older_than <= _LONGEST_AGO:
+        raise click.UsageError(
+            f"--older-than must be at most {_LONGEST_AGO:,} days, got {older_than}."
+        )
     store = _opened(folder)
     entries = store.verify() if damaged else store.entries()
     states = {"damaged"} if damaged else set()

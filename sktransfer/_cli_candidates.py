@@ -216,8 +216,14 @@ def _with_layer(specification, name, full_name, candidate, **more):
     if specification.layer == _STAGES:
         from .backbones import layer_candidates
 
-        with named_errors(specification.text, "taken apart"):
-            pairs = layer_candidates(candidate)
+        try:
+            with named_errors(specification.text, "taken apart"):
+                pairs = layer_candidates(candidate)
+        except ValueError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            # Weights that can't be had cost this candidate only, which says so when it is run.
+            pairs = [(name, clone(candidate).set_params(layer="all stages"))]
         return [
             _Found(
                 name.replace(f"@{_STAGES}", f"@{backbone.layer}"),

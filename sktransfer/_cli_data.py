@@ -45,13 +45,16 @@ class CommandTarget:
         """Whether the data are images, as arrays or files."""
         return self.X.ndim != 2
 
-    def check(self, n_folds=None):
+    def check(self, n_folds=None, has_store=False):
         """Refuse, before any network runs, what no network could be ranked on.
 
         Parameters
         ----------
         n_folds : int or None, default=None
             Number of folds that are wanted.
+        has_store : bool, default=False
+            Whether features are kept. Then only the headers of image files are read here; the
+            network that decodes a damaged one names them all.
 
         Raises
         ------
@@ -71,7 +74,8 @@ class CommandTarget:
             from .backbones._files import ImageItems
 
             # Decoded once, and then taken to be good: a damaged one is found before networks run.
-            ImageItems(self.X).check(pixels=True)
+            # With a store there may be no need to decode anything.
+            ImageItems(self.X).check(pixels=not has_store)
 
     def _check_folds(self, n_folds):
         if self.task != "classification":

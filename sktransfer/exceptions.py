@@ -12,6 +12,7 @@ __all__ = [
     "NoiseFloorWarning",
     "NotConvergedWarning",
     "ProbabilityNormalizationWarning",
+    "RandomFeaturesWarning",
     "SingletonClassWarning",
     "SkippedFilesWarning",
     "StaleCacheWarning",
@@ -62,6 +63,10 @@ class ConstantTargetWarning(TransferabilityWarning):
 
 class ProbabilityNormalizationWarning(TransferabilityWarning):
     """Rows given as probabilities did not sum to one and were normalised."""
+
+
+class RandomFeaturesWarning(TransferabilityWarning):
+    """A network gives the same rows other features each time, because it draws random numbers."""
 
 
 class SingletonClassWarning(TransferabilityWarning):

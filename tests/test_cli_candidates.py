@@ -216,7 +216,7 @@ def test_networks_of_torchvision_by_name_weights_and_layer():
         "squeezenet1_1:none",
     ]  # fmt: skip
     assert [candidate.weights for candidate in found.values()] == [
-        "DEFAULT", "DEFAULT", "IMAGENET1K_V2", None,
+        "IMAGENET1K_V1", "IMAGENET1K_V1", "IMAGENET1K_V2", None,
     ]  # fmt: skip
     assert [candidate.layer for candidate in found.values()] == [
         "penultimate", "features.7", "penultimate", "penultimate",
@@ -307,3 +307,113 @@ def test_features_computed_elsewhere(capsys, npz, digits, tmp_path):
     assert code == 0
     scores = {row["candidate"]: float(row["logme"]) for row in rows_of(out)}
     assert scores["elsewhere"] == pytest.approx(LogME().fit(features, digits[1]).score_, abs=1e-6)
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    """A folder of pieces of two photographs, in colour and of several sizes, and of drawn ones."""
+    from PIL import Image
+    from sklearn.datasets import load_sample_image
+
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "my photographs"
+    for name in ("china", "flower"):
+        (folder / name).mkdir(parents=True)
+        photograph = load_sample_image(f"{name}.jpg")
+        for i in range(8):
+            size = int(rng.integers(60, 120))
+            top, left = (int(rng.integers(0, n - size)) for n in photograph.shape[:2])
+            piece = photograph[top : top + size, left : left + size]
+            Image.fromarray(piece).save(folder / name / f"{i}.{'jpg' if i % 2 else 'png'}")
+    return folder
+
+
+BROKEN = """
+from torch import nn
+class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3)
+    def forward(self, x):
+        raise RuntimeError("the layer exploded")
+def build():
+    return Broken()
+"""
+
+
+@pytest.fixture
+def rows_of_networks():
+    """Rows that went through whole networks, by class: every call of any of them counts."""
+    import torch
+    from torchvision.models import MobileNetV2
+
+    from sktransfer.backbones import TinyResNet
+
+    counts = {MobileNetV2: [], TinyResNet: []}
+
+    def count(module, args):
+        if type(module) in counts:
+            counts[type(module)].append(len(args[0]))
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(count)
+    yield counts
+    handle.remove()
+
+
+@pytest.mark.pretrained
+def test_a_folder_of_photographs_twice_with_a_broken_candidate(
+    capsys, photographs, imagenet_mobilenet, modules, rows_of_networks, tmp_path
+):
+    (modules / "broken_net.py").write_text(BROKEN)
+    arguments = [
+        "--data", str(photographs), "--cache", str(tmp_path / "features"), "--format", "csv",
+        "--metric", "logme", "leep", "--batch-size", "5",
+        "--mean", "0.5", "--std", "0.5", "--input-size", "32", "--candidates",
+        "torchvision:mobilenet_v2", "torchvision:mobilenet_v2@features.7", "tiny:fashion",
+        "python:broken_net:build",
+    ]  # fmt: skip
+    results, n_data_rows = [], []
+    for _ in range(2):
+        for rows in rows_of_networks.values():
+            rows.clear()
+        code, out, err = run(capsys, *arguments)
+        assert code == 0
+        results.append({row["candidate"]: row for row in rows_of(out)})
+        # Batches of more than two rows are passes over the data, not looks at the network.
+        n_data_rows.append([sum(n for n in rows if n > 2) for rows in rows_of_networks.values()])
+        assert "'build' has no score by 'logme' and 'leep'" in err
+        assert "the layer exploded" in err
+    sys.modules.pop("broken_net", None)
+    assert "features of 3 of 4 candidates came from the store." in err
+    first, second = results
+    assert set(first) == {"mobilenet_v2", "mobilenet_v2@features.7", "fashion", "build"}
+    # One pass of each network, the two layers together; then none at all. (16 = 5 + 5 + 5 + 1)
+    assert n_data_rows == [[15, 15], [0, 0]]
+    for name, row in first.items():
+        assert (row["rank"], row["logme"], row["leep"]) == tuple(
+            second[name][column] for column in ("rank", "logme", "leep")
+        )
+    assert first["build"]["logme"] == "" and float(first["mobilenet_v2"]["leep"]) < 0
+    assert first["mobilenet_v2"]["width"] == "1280"
+    assert first["mobilenet_v2"]["weights"] == "IMAGENET1K_V1"
+
+
+def test_stages_of_weights_that_cannot_be_had_cost_no_other_candidate(
+    capsys, photographs, modules, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "nothing"))
+    import torch
+
+    def no_network(url, *args, **kwargs):
+        raise OSError("no internet connection")
+
+    monkeypatch.setattr(torch.hub, "download_url_to_file", no_network)
+    code, out, err = run(
+        capsys, "--data", str(photographs), "--format", "csv", "--candidates",
+        "torchvision:mobilenet_v3_small@stages", "tiny:fashion",
+    )  # fmt: skip
+    assert code == 0
+    scores = {row["candidate"]: row["logme"] for row in rows_of(out)}
+    assert scores.pop("fashion") != ""
+    assert list(scores.values()) == [""]
+    assert "cannot be downloaded" in err

@@ -21,6 +21,8 @@ from sktransfer.backbones._pooling import POOLINGS
 from sktransfer.backbones._prefetch import iter_batches
 from sktransfer.backbones._provenance import architecture_digest, versions, weights_hash
 from sktransfer.backbones._recording import plain_inference, watch
+from sktransfer.exceptions import RandomFeaturesWarning
+from sktransfer.utils._announce import announce
 from sktransfer.utils._progress import report_rows
 from sktransfer.utils._sklearn import Interval, StrOptions, _fit_context
 
@@ -97,7 +99,7 @@ class BaseTorchBackbone(
             parameter.requires_grad_(False)
         self.n_parameters_ = sum(parameter.numel() for parameter in module.parameters())
         self.weights_hash_ = weights_hash(module)
-        self.versions_ = versions(*self._packages)
+        self.versions_ = versions(*self._packages, module=module)
         self.module_ = module.eval().to(self.device_)
         self._architecture = architecture_digest(self.module_)
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
@@ -362,8 +364,16 @@ def _refuse_dependent_rows(capture, x, parts):
         )
 
     alone = torch.cat([x[:1], x[:1]])
-    # A network that draws random numbers differs on the same rows, too; that is its own affair.
-    if differ(capture(alone)[0]) and not differ(capture(x)[0]):
+    if not differ(capture(alone)[0]):
+        return
+    if differ(capture(x)[0]):
+        announce(
+            "The network gives the same rows other features each time: something in it draws "
+            "random numbers although it is not in training, such as a dropout that is called as a "
+            "function. Scores hang on these numbers.",
+            RandomFeaturesWarning,
+        )
+    else:
         raise ValueError(
             "The features that the network gives for a row depend on the other rows of its batch, "
             "as they do in training mode: its layers must be registered, so that its mode can be "

@@ -1,18 +1,30 @@
 """Make networks without a trace in the process, and tell whether their weights are random."""
 
+import os
 from contextlib import contextmanager
 from copy import deepcopy
-from threading import Lock
+from threading import RLock
 
 import torch
 from torch import nn
 
 __all__ = ["copied", "has_random_weights", "seeded_generator"]
 
-# Building a network draws from torch's global generator, which only one thread may borrow.
-_GENERATOR_LOCK = Lock()
-# A second network, which tells whether weights are random, is built up to this size: half a second.
-_CHEAP_PARAMETERS = 30_000_000
+# A second network, which tells whether weights are random, is built up to this size: a few seconds.
+_CHEAP_PARAMETERS = 150_000_000
+
+
+def _make_lock():
+    # Building a network draws from torch's global generator, which only one thread may borrow; a
+    # user's function may build one network out of another.
+    global _generator_lock
+    _generator_lock = RLock()
+
+
+_make_lock()
+if hasattr(os, "register_at_fork"):
+    # Another thread may hold it at the moment of a fork.
+    os.register_at_fork(after_in_child=_make_lock)
 
 
 @contextmanager
@@ -24,13 +36,16 @@ def seeded_generator(seed):
     seed : int
         The seed.
     """
-    with _GENERATOR_LOCK:
+    with _generator_lock:
         state = torch.get_rng_state()
+        devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
         try:
             torch.default_generator.manual_seed(seed)
             yield
         finally:
             torch.set_rng_state(state)
+            if devices:
+                torch.cuda.set_rng_state_all(devices)
 
 
 def has_random_weights(factory, module):
@@ -51,7 +66,7 @@ def has_random_weights(factory, module):
     random : bool
         True if no weight is the same under both seeds (weights of a layer that are all one number
         and vectors, such as biases, do not count). False if that is not so, or not known: for
-        networks of more than 30 million parameters and factories that fail the second time.
+        networks of more than 150 million parameters and factories that fail the second time.
     """
     weights = {
         name: weight

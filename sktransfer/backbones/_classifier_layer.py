@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from sktransfer.backbones._recording import run_recorded, watch
@@ -17,6 +18,10 @@ __all__ = [
     "watch",
 ]
 
+_ACTIVATIONS = (
+    *(nn.Identity(), functional.relu, functional.relu6, functional.gelu),
+    *(functional.silu, functional.hardswish, functional.elu, functional.leaky_relu),
+)
 POINTWISE = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -181,10 +186,16 @@ def check_head(module, x, head):
     again = layer(given)
     if not _agree(again, logits):
         _raise_for_head(module, head, "gives other outputs when it is applied to the same input")
-    # After a convolution, positions are averaged in ways of the network's own.
-    if not head.is_output or isinstance(layer, POINTWISE) or not isinstance(output, torch.Tensor):
+    if not head.is_output or not isinstance(output, torch.Tensor):
         return
-    if not any(_agree(link, output) for link in _links(again)):
+    if isinstance(layer, POINTWISE):
+        # What the layer gives at each position is averaged, after an activation or without one.
+        positions = again.double().flatten(2)
+        averages = [f(positions).mean(dim=2) for f in _ACTIVATIONS]
+        averages += [positions.amax(dim=2)]
+    else:
+        averages = [again]
+    if not any(_agree(link, output) for average in averages for link in _links(average)):
         _raise_for_head(
             module, head, "applied to the features does not give the outputs of the network"
         )

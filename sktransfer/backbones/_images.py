@@ -139,6 +139,12 @@ def _n_axes(image):
 
 def _stacked(images):
     """Make one array of a list of images."""
+    missing = [row for row, image in enumerate(images) if image is None]
+    if missing:
+        raise ValueError(
+            f"A list of images holds None in {len(missing)} of {len(images)} places, first in row "
+            f"{missing[0]}."
+        )
     if any(isinstance(image, torch.Tensor) for image in images):
         images = [as_tensor(image).numpy() for image in images]
     try:

@@ -106,4 +106,12 @@ def resolve_device(device):
             f"The 'device' parameter asks for {str(resolved)!r}, but torch sees no CUDA device "
             "here; 'auto' takes the CPU then."
         )
+    try:
+        torch.zeros(1, device=resolved).item()
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"The 'device' parameter asks for {str(resolved)!r}, where nothing can be computed "
+            f"here ({reason})."
+        ) from error
     return resolved

@@ -5,7 +5,7 @@ import re
 import types
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
@@ -135,20 +135,26 @@ def architecture_digest(module):
     return writer.digest()
 
 
-def versions(*packages):
+def versions(*packages, module=None):
     """Give the versions of libraries that decide what a network computes.
 
     Parameters
     ----------
     *packages : str
         Names of distributions beside ``sktransfer`` and ``torch``.
+    module : nn.Module, default=None
+        A network, the libraries of whose layers count too.
 
     Returns
     -------
     versions : dict of str to str
         Version by name, sorted by name; "unknown" for a package that is not installed as one.
     """
-    return {name: _version(name) for name in sorted({"sktransfer", "torch", *packages})}
+    names = {"sktransfer", "torch", *packages}
+    if module is not None:
+        # Their code is not looked at, because the version tells.
+        names |= {_top_level(type(layer)) for layer in module.modules()} & _LIBRARIES
+    return {name: _version(name) for name in sorted(names - {"builtins"})}
 
 
 def _version(name):
@@ -168,10 +174,8 @@ _SKIPPED = frozenset(
 _FORWARD_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 
 
-@cache
-def _is_library(top_level):
-    """Whether a package is one whose code is told by its version."""
-    return top_level in ("torch", "torchvision", "timm", "numpy", "scipy", "builtins", "sktransfer")
+# Packages whose code is told by their versions.
+_LIBRARIES = frozenset(("torch", "torchvision", "timm", "numpy", "scipy", "builtins", "sktransfer"))
 
 
 def _top_level(thing):
@@ -279,7 +283,7 @@ class _Writer:
         else:
             self.put("object", _qualified(type(value)) + getattr(value, "__qualname__", ""))
             self.put_class(type(value))
-            if not _is_library(_top_level(type(value))):
+            if _top_level(type(value)) not in _LIBRARIES:
                 for name, item in sorted(getattr(value, "__dict__", {}).items()):
                     self.put("attribute", name)
                     self.put_value(item, depth + 1)
@@ -288,7 +292,7 @@ class _Writer:
         """Write a class with the code of its own and inherited methods, up to the libraries."""
         for base in cls.__mro__:
             self.put("class", _qualified(base))
-            if _is_library(_top_level(base)) or self._is_known(base):
+            if _top_level(base) in _LIBRARIES or self._is_known(base):
                 continue
             for name, value in sorted(vars(base).items()):
                 value = getattr(value, "__func__", value)  # of a static or class method
@@ -303,7 +307,7 @@ class _Writer:
     def put_function(self, function, depth):
         """Write what a function does: byte code, defaults, closure, and functions it calls."""
         self.put("function", _qualified(function))
-        if _is_library(_top_level(function)) and function.__closure__ is None:
+        if _top_level(function) in _LIBRARIES and function.__closure__ is None:
             return
         if self._is_known(function):
             return

@@ -262,10 +262,10 @@ class FeatureStore:
         if found is not None:
             return found
         with self._shelf.locked(key, name) as lock:
-            if lock.waited:  # another process may have made it meanwhile
-                found, warning = self._shelf.read(key, probe, probabilities, name)
-                if found is not None:
-                    return found
+            # Another process may have made it meanwhile.
+            found, warning = self._shelf.read(key, probe, probabilities, name)
+            if found is not None:
+                return found
             if warning is not None:
                 warnings.warn(*warning, stacklevel=2)
             if lock.failure is None:

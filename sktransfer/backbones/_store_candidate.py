@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import sklearn
@@ -19,6 +20,7 @@ _WRITES = frozenset(
     ("dump", "save", "savetxt", "touch", "write", "write_bytes", "write_text", "writelines")
 )
 _LONGEST_REPR = 1000
+_DEEPEST = 6
 
 
 def candidate_fingerprint(candidate):
@@ -52,7 +54,9 @@ def candidate_fingerprint(candidate):
             own = inner.fingerprint()
         except Exception as error:
             raise Unnameable(f"its method 'fingerprint' failed: {error}") from error
-        return combine("fingerprint", type(inner).__qualname__, str(own)).hex(), False
+        # What reads files as this package does sees their contents alone.
+        reads_names = not type(inner).__module__.startswith("sktransfer.")
+        return combine("fingerprint", type(inner).__qualname__, str(own)).hex(), reads_names
     versions = f"{__version__} {np.__version__} {sklearn.__version__}"
     return combine("state", versions, content_digest(inner), *_files_of(inner)).hex(), True
 
@@ -69,9 +73,28 @@ def _files_of(candidate):
     functions = [f for base in own_classes(type(candidate)) for f in functions_of(base)]
     if any(code_facts(function.__code__).names & _WRITES for function in functions):
         return
-    for name, value in sorted(vars(candidate).items()):
-        if isinstance(value, str | os.PathLike) and os.path.isfile(value):
-            yield combine("file", name, file_digest(value))
+    for name, value in _paths_in(candidate):
+        yield combine("file", name, file_digest(value))
+
+
+def _paths_in(value, name="", depth=0):
+    """Find names of files among the attributes of a candidate and of the estimators in it."""
+    if isinstance(value, str | os.PathLike):
+        if os.path.isfile(value):
+            yield name, value
+        return
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list | tuple | set):
+        items = enumerate(value)
+    elif hasattr(value, "get_params") or depth == 0:
+        items = sorted(vars(value).items())
+    else:
+        return
+    for key, item in items:
+        yield from _paths_in(item, f"{name}.{key}", depth + 1)
 
 
 class Probe:

@@ -1,7 +1,6 @@
 """Digests of Python objects by what they hold: equal in another process, never by address."""
 
 import copyreg
-import io
 import sys
 import threading
 import types
@@ -23,8 +22,8 @@ __all__ = ["Unnameable", "content_digest"]
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
 _CONTAINERS = (list, dict, set, bytearray)
-#: Ways to talk and to wait; they hold no numbers.
-_IDLE = (io.IOBase, threading.local, type(threading.Lock()), type(threading.RLock()))
+#: Ways to wait; they hold no numbers.
+_IDLE = (type(threading.Lock()), type(threading.RLock()))
 _WRAPPERS = (staticmethod, classmethod)
 _CACHED_FUNCTION = type(lru_cache(len))
 
@@ -246,7 +245,7 @@ def _is_changed(value, assigned, mutated):
     """Tell whether a value is a counter, say: what runs changes it, and does not follow it."""
     if isinstance(value, _CONTAINERS):
         return assigned or mutated
-    return assigned and isinstance(value, _ATOMS)
+    return assigned and type(value) is int
 
 
 def _atom_bytes(obj):

@@ -103,7 +103,7 @@ class TorchBackbone(BaseTorchBackbone):
         True if a checkpoint was loaded. False if the weights are random: a factory was called with
         two seeds, and no weight came out twice. None if that is not known: for a module, whose
         history cannot be seen, for a factory of networks that keep some weights, and for networks
-        of more than 30 million parameters, which are not built twice.
+        of more than 150 million parameters, which are not built twice.
     weights_ : str
         The checkpoint, "untrained" for random weights, otherwise who made them.
     weights_hash_ : str

@@ -36,18 +36,20 @@ class TorchvisionBackbone(NamedBackbone):
     get three channels. Features are the input of the network's own last learned classifier layer
     (of the convolution that is it in SqueezeNet, averaged over positions), which is found by
     looking at a forward pass, and verified: applied to the features, it must give the network's
-    logits.
+    logits (in SqueezeNet: applied at every position, and averaged after the activation).
 
     Parameters
     ----------
     name : str
         Name of the network, one of ``torchvision.models.list_models(module=torchvision.models)``.
-    weights : str, member of the network's enumeration of weights, or None, default="DEFAULT"
-        Name of the weights, such as "IMAGENET1K_V1"; "DEFAULT" are those that torchvision holds
-        for the best, which may change with its version. They are downloaded to where torch keeps
-        them, or found there. None must be asked for: random weights, drawn from a fixed seed, a
-        network to compare with. The result is marked as "untrained", and images are preprocessed
-        as for the weights that are the default.
+    weights : str, member of the network's enumeration of weights, or None, \
+            default="IMAGENET1K_V1"
+        Name of the weights. The default are those that all but two networks have (vit_h_14 and
+        regnet_y_128gf have others), and that stay the same; "DEFAULT" are those that torchvision
+        holds for the best, which may change with its version. They are downloaded to where torch
+        keeps them, or found there. None must be asked for: random weights, drawn from a fixed
+        seed, a network to compare with. The result is marked as "untrained", and images are
+        preprocessed as for IMAGENET1K_V1, or for "DEFAULT" where these are not.
     layer : str or list of str, default="penultimate"
         Where features are taken: "penultimate", the input of the classifier layer; the dotted name
         of a layer ("features.7"), whose output is taken; a list of these, whose features stand
@@ -131,7 +133,7 @@ class TorchvisionBackbone(NamedBackbone):
         self,
         name,
         *,
-        weights="DEFAULT",
+        weights="IMAGENET1K_V1",
         layer="penultimate",
         pooling="auto",
         batch_size=64,
@@ -188,12 +190,16 @@ class TorchvisionBackbone(NamedBackbone):
             # Said about the initial weights too, or there would be a warning.
             return {"transform_input": True, "aux_logits": False, "init_weights": True}
         if self.name.startswith("vit_"):
-            return {"image_size": members.DEFAULT.transforms().crop_size[0]}
+            return {"image_size": _usual(members).transforms().crop_size[0]}
         return {}
 
     def _make_preprocessing(self):
         members, weights = self._find_weights()
-        return ImagePreprocessing.from_torchvision((weights or members.DEFAULT).transforms())
+        return ImagePreprocessing.from_torchvision((weights or _usual(members)).transforms())
+
+
+def _usual(members):
+    return members.__members__.get("IMAGENET1K_V1", members.DEFAULT)
 
 
 def _fetch(weights):

@@ -291,6 +291,20 @@ def _listed(names, limit=_N_LISTED):
 
 
 def _load(module, loaded, path):
+    wanted = module.state_dict()
+    rounded = [
+        f"{name} ({str(found.dtype).removeprefix('torch.')})"
+        for name, found in loaded.items()
+        if isinstance(found, torch.Tensor)
+        and name in wanted
+        and wanted[name].is_floating_point()
+        and not found.is_floating_point()
+    ]
+    if rounded:
+        raise ValueError(
+            f"The checkpoint '{path}' holds whole numbers where the network has floating-point "
+            f"weights, as quantised networks have: {_listed(rounded)}."
+        )
     try:
         left_out = module.load_state_dict(loaded, strict=False)
     except RuntimeError as error:

@@ -111,6 +111,9 @@ class LayerGroups:
         fitted, extraction = group.run
         if not group.pending:
             group.run = None
+        else:
+            # The pass is that of the first of them.
+            group.run = fitted, replace(extraction, n_rows_run=0)
         slices = [fitted.layer_slices_[name] for name in _layers(candidate)]
         if len(slices) == 1:
             features = extraction.features[:, slices[0]]

@@ -114,7 +114,9 @@ class StoredExtraction:
                 columns = [made.features[:, columns] for columns in slices]
                 features = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
                 kept = store.put(keys[index], part, features, made.probabilities, name=name)
-                kept.from_store, kept.n_rows_run = made.from_store, made.n_rows_run
+                kept.from_store = made.from_store
+                # The pass is that of the first of them.
+                kept.n_rows_run = made.n_rows_run if index == missing[0] else 0
                 found[index] = kept
             if all(found[index].is_kept for index in missing):
                 # Each layer is there by itself now.

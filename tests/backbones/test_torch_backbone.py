@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from sktransfer.backbones import TorchBackbone
+from sktransfer.exceptions import RandomFeaturesWarning
 
 rng = np.random.default_rng(0)
 IMAGES = rng.integers(0, 256, size=(30, 12, 12), dtype=np.uint8)
@@ -566,7 +567,7 @@ def test_networks_whose_features_depend_on_other_rows_are_refused(network):
         TorchBackbone(network).fit(VECTORS)
 
 
-def test_networks_that_draw_numbers_are_their_own_affair():
+def test_networks_that_draw_numbers_are_announced():
     class Drawing(nn.Module):
         def __init__(self):
             super().__init__()
@@ -575,7 +576,9 @@ def test_networks_that_draw_numbers_are_their_own_affair():
         def forward(self, x):
             return self.head(nn.functional.dropout(x, 0.5))
 
-    assert TorchBackbone(Drawing).fit(VECTORS).transform(VECTORS).shape == (25, 5)
+    with pytest.warns(RandomFeaturesWarning, match="draws random numbers"):
+        backbone = TorchBackbone(Drawing).fit(VECTORS)
+    assert backbone.transform(VECTORS).shape == (25, 5)
 
 
 def test_the_network_is_left_as_it_was_by_failures():

@@ -198,11 +198,17 @@ def test_weights_of_every_network_are_known_with_their_preprocessing():
             assert preprocessing.interpolation == theirs.interpolation.value
             assert preprocessing.channels == 3
             n_checked += 1
-        default = TorchvisionBackbone(name)._find_weights()[1]
-        assert default is members.DEFAULT
+        usual = members.__members__.get("IMAGENET1K_V1", members.DEFAULT)
+        if usual.name == "IMAGENET1K_V1":
+            assert TorchvisionBackbone(name)._find_weights()[1] is usual
+        else:  # its weights have to be named
+            assert name in ("vit_h_14", "regnet_y_128gf")
+            with pytest.raises(ValueError, match=usual.name):
+                TorchvisionBackbone(name)._find_weights()
         untrained = TorchvisionBackbone(name, weights=None)
         assert untrained._find_weights()[1] is None
-        assert untrained._make_preprocessing() == TorchvisionBackbone(name)._make_preprocessing()
+        theirs = TorchvisionBackbone(name, weights=usual)
+        assert untrained._make_preprocessing() == theirs._make_preprocessing()
     assert n_checked > 100
 
 

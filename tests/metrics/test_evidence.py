@@ -243,7 +243,7 @@ def score_and_warning(F, t):
 
 
 class TestLowerEnd:
-    """Features that fit the target exactly: seed 000's interpolating regime."""
+    """Features that fit the target exactly: the interpolating regime."""
 
     def test_full_row_rank_has_a_finite_limit(self):
         # With n <= D the evidence tends to log N(t; 0, F F' / alpha) at the best alpha.
