@@ -278,6 +278,8 @@ class BaseTorchBackbone(
                     probabilities = None
                     if logits is not None:
                         probabilities = logits.float().softmax(dim=1).cpu().numpy()
+                # Not kept while the caller works and the next batch is read.
+                del batch, logits, into
                 self._raise_for_not_finite(found, rows.start)
                 report_rows(rows.stop, len(batches))
                 yield rows, found, probabilities
