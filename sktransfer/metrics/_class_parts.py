@@ -235,7 +235,9 @@ class DensePart:
     def _covariance(self, offset, unit):
         covariance = self.moments.scatter / self.moments.weight
         covariance -= np.outer(offset, offset)
-        covariance *= (self.moments.unit / unit) ** 2
+        ratio = self.moments.unit / unit  # its square may leave the float range
+        covariance *= ratio
+        covariance *= ratio
         return covariance
 
     def mean_square(self, center, unit):
@@ -250,7 +252,8 @@ class DensePart:
         mean, offset = self._mean(origin, unit)
         if directions is None and diagonal:
             square = np.diagonal(self.moments.lower) / self.moments.weight
-            return mean, np.maximum(square - offset**2, 0.0) * (self.moments.unit / unit) ** 2
+            ratio = self.moments.unit / unit  # its square may leave the float range
+            return mean, np.maximum(square - offset**2, 0.0) * ratio * ratio
         covariance = self._covariance(offset, unit)
         if directions is None:
             return mean, covariance

@@ -70,6 +70,11 @@ class HScore(MomentMetric):
     covariance of the features: they are n / (n - 1) times the value here, and can exceed
     n_classes - 1.
 
+    A score is announced if one in a hundred random targets would have as high a one. Their spread
+    is that of targets whose centred columns point in random directions. For equal sample weights
+    that is close to permuted labels, but too small for heavy-tailed features with classes of two or
+    three samples; for very unequal weights `chance_level_` itself is too low.
+
     References
     ----------
     .. [1] Y. Bao et al., "An Information-Theoretic Approach to Transferability in Task Transfer

@@ -122,6 +122,10 @@ class LogME(MomentMetric):
     zero columns. It does change when a constant is added to them, and, for regression, when the
     target is scaled or shifted: standardise regression targets.
 
+    Random directions in place of permuted labels make `chance_level_` the same for batches as for
+    the whole. They scatter less than permuted labels do for heavy-tailed features with classes of
+    two or three samples, where some noise passes for a signal.
+
     References
     ----------
     .. [1] K. You, Y. Liu, J. Wang, M. Long, "LogME: Practical Assessment of Pre-trained Models for

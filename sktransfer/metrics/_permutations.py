@@ -210,8 +210,10 @@ def chance_scores(score_of, score, X, codes, seed, n_permutations):
 def reason_to_doubt(score, chance, largest, *, lowest=0.0, what="labels"):
     """Say why a score can't be told from chance, if so: the one rule of all metrics.
 
-    Measured on data without any relation between features and labels, 1 to 2 % of the scores
-    pass, 3 % where their distribution is far from normal (two classes in one dimension).
+    Of scores without any relation to the labels, 1 to 2 % pass for informative (measured over
+    many kinds of data; more for random directions in place of permutations where features have
+    heavy tails and classes two or three samples). How strong a signal has to be depends on the
+    metric; the user guide tells.
 
     Parameters
     ----------

@@ -29,7 +29,9 @@ def power_of_two(size):
 def refine_unit(unit, size):
     """Return the unit in which numbers of ``size`` units are about 1."""
     with np.errstate(over="ignore"):
-        return power_of_two(min(unit * power_of_two(size), 2.0**_LARGEST_EXPONENT))
+        product = unit * power_of_two(size)
+    # Both ends of the float range: a product of subnormal numbers must not become the unit of 0.
+    return power_of_two(np.clip(product, 2.0**-_LARGEST_EXPONENT, 2.0**_LARGEST_EXPONENT))
 
 
 @dataclass(frozen=True)

@@ -417,3 +417,15 @@ def test_the_chance_level_is_sampled_without_bias(kind, n_components):
     assert np.isnan(metric.fit(X, y).chance_level_)
     # Moments do not tell what other labels would score.
     assert np.isnan(GBC(kind, n_components).partial_fit(X, y).chance_level_)
+
+
+@pytest.mark.parametrize("kind", ["spherical", "diagonal", "full"])
+def test_a_class_of_zeros_beside_subnormal_features(kind):
+    X = np.zeros((9, 2))
+    X[:4] = 1e-300 * np.random.default_rng(0).normal(size=(4, 2))
+    for features in (X, np.where(X > 0, 5e-324, 0.0)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            metric = GBC(kind, None).fit(features, [0] * 4 + [1] * 5)
+        assert metric.saturated_
+        assert metric.score_ == -2.0
