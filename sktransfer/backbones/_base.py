@@ -371,8 +371,8 @@ def _refuse_dependent_rows(capture, x, parts):
     if differ(capture(x)[0]):
         announce(
             "The network gives the same rows other features each time: something in it draws "
-            "random numbers although it is not in training, such as a dropout that is called as a "
-            "function. Scores hang on these numbers.",
+            "random numbers although it is not in training (such as a dropout that is called as a "
+            "function), or remembers earlier calls. Scores hang on that.",
             RandomFeaturesWarning,
         )
     else:

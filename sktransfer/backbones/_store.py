@@ -325,6 +325,8 @@ class FeatureStore:
         ValueError
             If this is no name of a folder.
         """
+        if not os.fspath(self.path):
+            raise ValueError("an empty name; '.' is the current folder")
         self._shelf.prepare()
 
     def entries(self):

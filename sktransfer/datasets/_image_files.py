@@ -70,10 +70,13 @@ def check_image_files(paths, y=None, *, on_error="raise", n_workers=0):
     >>> len(target.X), target.y, target.skipped.tolist()
     (2, ['cat', 'dog'], [])
     """
-    from sktransfer.backbones._files import ImageItems, unreadable_error
+    from sktransfer.backbones._files import ImageItems, is_missing, one_column, unreadable_error
 
     if on_error not in ("raise", "skip"):
         raise ValueError(f"The 'on_error' parameter must be 'raise' or 'skip', got {on_error!r}.")
+    if on_error == "skip":
+        # A row without a path is one whose file isn't there.
+        paths = ["" if is_missing(path) else path for path in one_column(paths)]
     items = ImageItems(paths)
     if y is not None:
         check_consistent_length(items, y)

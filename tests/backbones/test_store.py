@@ -4,6 +4,7 @@ import collections
 import contextlib
 import enum
 import functools
+import io
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer
 
 from sktransfer.backbones import FeatureStore
@@ -333,6 +335,51 @@ def test_a_file_that_a_transformer_reads_is_part_of_the_key(store, tmp_path):
     log = tmp_path / "log.txt"
     log.write_text("begin\n")
     assert [runs(store, Logging(table=log)), runs(store, Logging(table=log))] == [50, 0]
+
+
+def test_files_of_parts_and_of_lists_are_part_of_the_key(store, tmp_path):
+    path = tmp_path / "model.bin"
+
+    def candidates():
+        return [
+            make_pipeline(Plain(table=str(path))).fit(X),
+            Plain(table=[path]),
+            Plain(table={"encoder": {"weights": str(path)}}),
+        ]
+
+    for content in (b"one", b"two"):
+        path.write_bytes(content)
+        assert [runs(store, candidate) for candidate in candidates()] == [50, 50, 50]
+        assert [runs(store, candidate) for candidate in candidates()] == [0, 0, 0]
+
+
+def test_a_model_in_memory_is_part_of_the_key(store):
+    for content in (b"one", b"two"):
+        model = io.BytesIO(content)
+        assert [runs(store, Plain(table=model)), runs(store, Plain(table=model))] == [50, 0]
+
+
+def test_a_setting_of_the_class_counts_although_a_method_may_set_it(store):
+    for gain in (2.0, 3.0, "two"):
+
+        class Settable(Plain):
+            factor = gain
+
+            def set_factor(self, factor):
+                self.factor = factor
+
+        assert [runs(store, Settable()), runs(store, Settable())] == [50, 0]
+
+
+def test_names_of_files_count_for_whoever_has_a_fingerprint_of_its_own(store, tmp_path):
+    class Names(Network):
+        def _features(self, X):
+            return np.array([[len(str(x))] for x in X], dtype=np.float32)
+
+    paths = files_in(tmp_path / "a")
+    assert [runs(store, Names(), paths), runs(store, Names(), paths)] == [20, 0]
+    (tmp_path / "a").rename(tmp_path / "longer")
+    assert runs(store, Names(), [tmp_path / "longer" / path.name for path in paths]) == 20
 
 
 def test_what_cannot_be_named_is_run_and_said(store):

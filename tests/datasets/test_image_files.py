@@ -150,3 +150,14 @@ def test_a_class_without_readable_images_is_no_class(folder):
         pytest.raises(ValueError, match="images that can be read in 1 class only"),
     ):
         load_image_folder(folder, on_error="skip")
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan")])
+def test_rows_without_a_path_are_left_out_with_their_labels(folder, nothing):
+    paths = [str(folder / "cat" / "0.png"), nothing, str(folder / "owl" / "0.png")]
+    with pytest.warns(SkippedFilesWarning, match=r"1 of 3 .* row 1"):
+        target = check_image_files(paths, [7, 8, 9], on_error="skip")
+    assert (target.X.tolist(), list(target.y)) == ([paths[0], paths[2]], [7, 9])
+    assert target.skipped.tolist() == [1]
+    with pytest.raises(ValueError, match="1 of 3 paths are missing"):
+        check_image_files(paths, [7, 8, 9])

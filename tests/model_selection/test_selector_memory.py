@@ -407,3 +407,11 @@ def test_torch_modules_are_known_by_their_weights(tmp_path):
         for method in ("transform", "extract", "_iterate"):
             patch.setattr(TorchBackbone, method, forbidden)
         assert second.fit(data, Y).best_score_ == first
+
+
+def test_an_empty_name_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    selector = TransferabilitySelector([("net", Net())], memory="")
+    with pytest.raises(ValueError, match="'memory' parameter must be a folder.*an empty name"):
+        selector.fit(X, Y)
+    assert list(tmp_path.iterdir()) == []
