@@ -150,6 +150,7 @@ def test_what_cannot_be_named_is_run_each_time(tmp_path):
     assert calls == [150, 150]
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_files_that_change_are_read_again(tmp_path):
     paths = []
     for i in range(20):
@@ -165,6 +166,7 @@ def test_files_that_change_are_read_again(tmp_path):
         assert n_run(selector.fit, data, y) == 20
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_names_that_are_no_files_are_just_words(tmp_path):
     words = ["a" * (1 + i % 3) + "\0" * (i == 5) for i in range(20)]
 
