@@ -72,6 +72,7 @@ COSTS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 @pytest.mark.parametrize("way", COSTS)
 def test_forward_passes_are_as_the_guide_says(way, data):
     ranking, images_per_sample = COSTS[way]

@@ -753,6 +753,7 @@ def files_in(folder, n=20):
     return [folder / f"{i}.bin" for i in range(n)]
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_files_are_known_by_their_bytes(store, tmp_path):
     pd = pytest.importorskip("pandas")
     paths = files_in(tmp_path / "a")
@@ -794,6 +795,7 @@ def test_a_transformer_of_unknown_kind_may_use_the_names(store, tmp_path):
     assert [runs(store, Names(), missing), runs(store, Names(), missing)] == [20, 0]
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_the_data_are_read_once_for_all_candidates(tmp_path, monkeypatch):
     from sktransfer.model_selection import TransferabilitySelector
 
@@ -840,6 +842,7 @@ def test_what_cannot_be_given_back_as_it_was_is_not_kept(store):
     assert store.entries() == []
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_data_frames_come_back_as_data_frames(tmp_path):
     pd = pytest.importorskip("pandas")
     from sktransfer.model_selection import TransferabilitySelector
@@ -1190,6 +1193,7 @@ class Clearing(Network):
         return super()._features(X)
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_workers_read_the_same_files_or_those_that_are_still_open(tmp_path, monkeypatch):
     from sktransfer.model_selection import TransferabilitySelector
 

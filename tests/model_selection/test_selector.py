@@ -184,6 +184,7 @@ def test_names_of_the_labels_do_not_matter(labels):
         assert selector.scores_ == pytest.approx(expected.scores_, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_regression_and_multilabel_targets():
     y = X[:, :1] * [[1.0, -2.0]] + 0.3
     selector = TransferabilitySelector(candidates(), cv=3).fit(X, y)
@@ -224,6 +225,7 @@ def test_all_candidates_are_compared_on_the_same_draw(cv):
     assert fixed.metric_.random_state == 7
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_images_and_other_inputs_reach_the_candidates_as_they_are():
     seen = []
 
@@ -304,6 +306,7 @@ def test_a_selector_is_a_candidate():
     assert selector.best_estimator_.best_name_ == "pca"
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_candidates_that_treat_training_data_differently_are_scored_on_what_they_make_of_them():
     rng = np.random.default_rng(0)
     data = rng.integers(0, 30, size=(90, 2)).astype(str)

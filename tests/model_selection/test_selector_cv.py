@@ -290,6 +290,7 @@ def test_a_metric_that_fails_on_all_samples_though_not_in_the_splits():
         selector.fit(X, Y)
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_small_classes_in_folds():
     y = np.array([0] * 146 + [1] * 4)
     with pytest.warns(UserWarning, match="least populated class"):

@@ -400,6 +400,7 @@ def wide_noise(seed, n_samples=30):
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_warnings_of_metrics_name_the_candidates_once(n_jobs):
     data, y = wide_noise(0), np.arange(30) % 3
+    data[:, :2] += 100 * np.eye(3, 2)[y]  # seen by the leading components
     given = [("a", StandardScaler()), ("b", StandardScaler(with_mean=False)), ("c", PCA(2))]
     with pytest.warns(UninformativeScoreWarning) as caught:
         selector = TransferabilitySelector(given, "hscore", n_jobs=n_jobs).fit(data, y)

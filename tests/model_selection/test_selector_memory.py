@@ -234,6 +234,7 @@ def test_data_that_cannot_be_named_are_run_each_time(tmp_path):
     assert not FeatureStore(tmp_path).entries()
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_that_change_are_read_again(tmp_path, kind):
     paths = []
@@ -251,6 +252,7 @@ def test_files_that_change_are_read_again(tmp_path, kind):
         assert n_run(selector.fit, data, y) == 20
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_that_are_no_files_are_just_words(tmp_path, kind):
     words = ["a" * (1 + i % 3) + "\0" * (i == 5) for i in range(20)]
