@@ -44,6 +44,8 @@ class BaseTorchBackbone(
 
     #: Fitting learns nothing from the data: features of rows do not depend on other rows.
     stateless = True
+    #: Of files, what is in them decides the features, and never how they are called.
+    reads_names = False
 
     # Every backbone has these; a subclass adds its own.
     _parameter_constraints: dict = {

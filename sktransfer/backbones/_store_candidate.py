@@ -54,8 +54,7 @@ def candidate_fingerprint(candidate):
             own = inner.fingerprint()
         except Exception as error:
             raise Unnameable(f"its method 'fingerprint' failed: {error}") from error
-        # What reads files as this package does sees their contents alone.
-        reads_names = not type(inner).__module__.startswith("sktransfer.")
+        reads_names = bool(getattr(inner, "reads_names", True))
         return combine("fingerprint", type(inner).__qualname__, str(own)).hex(), reads_names
     versions = f"{__version__} {np.__version__} {sklearn.__version__}"
     return combine("state", versions, content_digest(inner), *_files_of(inner)).hex(), True

@@ -736,6 +736,8 @@ def test_layout_and_place_of_an_array_do_not_matter(store, tmp_path):
 
 
 class Sizes(Network):
+    reads_names = False
+
     """Features of files, by what is in them."""
 
     def _features(self, X):
