@@ -17,6 +17,8 @@ class FineTuneModule(nn.Module):
         Gives features. Its network becomes a part of this module.
     n_outputs : int
         Outputs of the head: classes, or values to predict.
+    standardize : bool, default=False
+        Whether features are centred and scaled before the head, by what ``set_scale`` is given.
 
     Attributes
     ----------
@@ -31,11 +33,16 @@ class FineTuneModule(nn.Module):
         Whether what is passed are features already.
     """
 
-    def __init__(self, source, n_outputs):
+    def __init__(self, source, n_outputs, standardize=False):
         super().__init__()
         self.source = source
         self.backbone = source.module
         self.head = nn.Linear(source.n_features, n_outputs, dtype=source.dtype)
+        # Networks differ in the size of their features by powers of ten, and learning rates for
+        # the head mean the same for all of them after this.
+        self.standardize = standardize
+        self.register_buffer("feature_mean", torch.zeros(source.n_features, dtype=source.dtype))
+        self.register_buffer("feature_scale", torch.ones((), dtype=source.dtype))
         self.given_features = False
         self.freeze(True)
 
@@ -128,7 +135,29 @@ class FineTuneModule(nn.Module):
         outputs : tensor of shape (n, n_outputs)
             Logits, or predicted values.
         """
-        return self.head(x if self.given_features else self.features(x))
+        features = x if self.given_features else self.features(x)
+        if self.standardize:
+            features = (features - self.feature_mean) / self.feature_scale
+        return self.head(features)
+
+    def set_scale(self, features, weights):
+        """Learn how features are standardised, with one scale for all of them.
+
+        A scale for each would blow up features that hardly vary.
+
+        Parameters
+        ----------
+        features : tensor of shape (n, n_features)
+            Features of the rows to train on.
+        weights : tensor of shape (n,) or None
+            Their weights, of mean one.
+        """
+        weights = 1.0 if weights is None else weights[:, None].to(features)
+        mean = (features * weights).mean(dim=0)
+        spread = (((features - mean) ** 2) * weights).mean().sqrt()
+        with torch.no_grad():
+            self.feature_mean.copy_(mean)
+            self.feature_scale.copy_(spread if spread > 0 else torch.ones(()))
 
     def __getstate__(self):
         state = self.__dict__.copy()

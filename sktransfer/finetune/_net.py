@@ -152,6 +152,8 @@ class _FineTuneNet:
                 parts = (training, validation)
                 if frozen:
                     parts = tuple(map(self._as_features, parts))
+                    if module.standardize and not len(self.history):
+                        module.set_scale(parts[0].source.tensor, training.weights)
                 self.fit_loop(parts, epochs=n)
         except StopTraining:
             pass
