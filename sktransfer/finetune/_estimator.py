@@ -196,8 +196,12 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
                 seed = derived_seed(self.seed_, 0, 1)
                 self.scratch_report_ = start_from_scratch(source.backbone, seed)
             torch.default_generator.manual_seed(derived_seed(self.seed_, 0, 2))
-            module = FineTuneModule(source, self._n_outputs, standardize=self.train != "full")
-            module.to(source.device)
+            module = FineTuneModule(
+                source,
+                self._n_outputs,
+                head_only=self.train == "head",
+                standardize=self.train != "full",
+            ).to(source.device)
             module.freeze(stages.frozen(0))
             self.net_ = self._make_net(module, stages, restore_best).initialize()
 

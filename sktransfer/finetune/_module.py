@@ -17,6 +17,8 @@ class FineTuneModule(nn.Module):
         Gives features. Its network becomes a part of this module.
     n_outputs : int
         Outputs of the head: classes, or values to predict.
+    head_only : bool, default=False
+        Whether the backbone will never be trained.
     standardize : bool, default=False
         Whether features are centred and scaled before the head, by what ``set_scale`` is given.
 
@@ -33,7 +35,7 @@ class FineTuneModule(nn.Module):
         Whether what is passed are features already.
     """
 
-    def __init__(self, source, n_outputs, standardize=False):
+    def __init__(self, source, n_outputs, head_only=False, standardize=False):
         super().__init__()
         self.source = source
         self.backbone = source.module
@@ -43,6 +45,7 @@ class FineTuneModule(nn.Module):
         self.standardize = standardize
         self.register_buffer("feature_mean", torch.zeros(source.n_features, dtype=source.dtype))
         self.register_buffer("feature_scale", torch.ones((), dtype=source.dtype))
+        self.head_only = head_only
         self.given_features = False
         self.freeze(True)
 
@@ -80,7 +83,7 @@ class FineTuneModule(nn.Module):
         return self
 
     def learned_state(self):
-        """Copy what training may change: the head, and the backbone unless it is frozen.
+        """Copy what training may change: the head, and the backbone if it is ever trained.
 
         Returns
         -------
@@ -90,7 +93,7 @@ class FineTuneModule(nn.Module):
         return {
             name: tensor.detach().clone()
             for name, tensor in self.state_dict().items()
-            if not (self.frozen and name.startswith("backbone."))
+            if not (self.head_only and name.startswith("backbone."))
         }
 
     def load_learned_state(self, state):
