@@ -60,7 +60,8 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
         one before, as batch normalisation has no statistics of one row.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes in the loss, by label; classes that are not named have weight one.
-        "balanced" is n_samples / (n_classes * n_samples_of_class), of the rows that are trained on.
+        "balanced" is n_samples / (n_classes * n_samples_of_class), of the rows that are trained on,
+        with their ``sample_weight``; of the first call of ``partial_fit``.
     early_stopping : bool or "auto", default="auto"
         Whether the weights of the epoch with the smallest validation loss are the result. True
         keeps rows of X back for validation, unless ``fit`` is given ``X_val``. "auto" is True if it
@@ -93,6 +94,8 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted: the order of columns of probabilities.
+    class_weight_ : ndarray of shape (n_classes,)
+        Weights of the classes.
     net_ : skorch net
         The net that was trained; ``net_.module_`` has a ``backbone`` and a ``head``. Its
         classes are numbers from 0, in the order of ``classes_``.
@@ -239,7 +242,24 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
         return Target("classification", classes=self.classes_, codes=codes)
 
     def _learn_scale(self, target, weights):
-        pass
+        """Learn the weights of the classes."""
+        self.class_weight_ = np.ones(len(target.classes))
+        if self.class_weight is None:
+            return
+        balanced = isinstance(self.class_weight, str)
+        present = np.unique(target.codes) if balanced else np.arange(len(target.classes))
+        self.class_weight_[present] = compute_class_weight(
+            self.class_weight,
+            classes=target.classes[present],
+            y=target.classes[target.codes],
+            sample_weight=weights if balanced else None,
+        )
+        wrong = self.class_weight_[~(self.class_weight_ >= 0)]
+        if len(wrong) or not np.isfinite(self.class_weight_).all():
+            raise ValueError(
+                f"'class_weight' must hold finite numbers that are not negative, got "
+                f"{self.class_weight}."
+            )
 
     @property
     def _n_outputs(self):
@@ -254,15 +274,7 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
     def _loss_weights(self, target, weights):
         if self.class_weight is None:
             return weights
-        present = np.unique(target.codes)
-        by_class = np.ones(len(target.classes))
-        by_class[present] = compute_class_weight(
-            self.class_weight,
-            classes=target.classes[present],
-            y=target.classes[target.codes],
-            sample_weight=weights if self.class_weight == "balanced" else None,
-        )
-        by_row = by_class[target.codes]
+        by_row = self.class_weight_[target.codes]
         return by_row if weights is None else weights * by_row
 
     # -- public ----------------------------------------------------------------------------------

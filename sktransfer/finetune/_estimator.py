@@ -148,7 +148,9 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
     def _read(self, X):
         """Prepare inputs for the network, in memory if they fit there."""
         rows = self.net_.module_.source.rows(X)
-        return kept_in_memory(rows, self.batch_size, self.n_workers, self.cache)
+        # A backbone that stays frozen sees them once.
+        cache = self.train != "head" and self.cache
+        return kept_in_memory(rows, self.batch_size, self.n_workers, cache)
 
     def _labelled(self, source, numbers, target, weights=None):
         """Put targets and weights of mean one to some rows of a source."""
@@ -236,11 +238,22 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self.max_epochs)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         vars(self).pop("net_", None)
+        try:
+            self._fit_anew(X, y, sample_weight, X_val, y_val, Report(context, self))
+        except BaseException:
+            vars(self).pop("net_", None)  # half-trained
+            raise
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _fit_anew(self, X, y, sample_weight, X_val, y_val, report):
         X, y = self._checked_pair(X, y, reset=True)
         target = self._encode(y)
         rows, target, weights = check_weights(sample_weight, np.arange(len(y)), target)
         self._learn_target(target, y)
         given = X_val is not None
+        if y_val is not None and not given:
+            raise ValueError("'y_val' is given and 'X_val' is not; they belong together.")
         if given:
             X_val, y_val = self._checked_pair(X_val, y_val, reset=False)
             held_target = self._known_target(y_val)
@@ -261,11 +274,9 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         elif len(held):
             part = None if weights is None else weights[held]
             validation = self._labelled(source, rows[held], take(target, held), part)
-        self._train(training, validation, self.max_epochs, Report(context, self))
+        self._train(training, validation, self.max_epochs, report)
         self._rates.position_ = self.max_epochs
         self.net_.optimizer_.state.clear()  # what only further steps would need
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
 
     def _held_out(self, target):
         held = validation_rows(
@@ -276,7 +287,7 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
                 "There are no rows for validation, as no class has more than one: training takes "
                 f"all {self.max_epochs} epochs, and the last weights.",
                 NoValidationPartWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return held
 
@@ -284,11 +295,13 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         first = not hasattr(self, "net_")
         X, y = self._checked_pair(X, y, reset=first)
         target = self._encode(y) if first and classes is None else self._known_target(y)
-        rows, target, weights = check_weights(sample_weight, np.arange(len(y)), target)
+        rows, present, weights = check_weights(sample_weight, np.arange(len(y)), target)
         if first:
             if classes is None:
-                self._learn_target(target, y)
+                self._learn_target(present, y)
             self._begin(X, restore_best=False)
+        target = self._known_target(y[rows])
+        if first:
             self._learn_scale(target, weights)
         self._train(self._labelled(self._read(X), rows, target, weights), None, n_epochs)
         return self
@@ -316,7 +329,7 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         if self.converged_:
             return
         if keep.diverged_ == 1 and len(net.history[0]["batches"]) == 1:
-            vars(self).pop("net_")
+            vars(self).pop("net_", None)
             raise ValueError(
                 "The loss of the first batch is not finite, before any step of training: the "
                 "network gives NaN or infinite outputs for these inputs."
@@ -328,7 +341,7 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
             f"{back}; smaller learning rates help ('lr' is {self.lr:g}, 'head_lr' "
             f"{net.head_lr:g}).",
             NotConvergedWarning,
-            stacklevel=5,
+            stacklevel=5 + (report is not None),
         )
 
     # -- prediction ------------------------------------------------------------------------------

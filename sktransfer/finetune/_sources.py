@@ -40,9 +40,15 @@ def make_source(backbone, X, *, device, trainable, caller):
 
     Raises
     ------
+    TypeError
+        If it is a class.
     ValueError
         If it has no network whose weights can be trained, or it does not take such data.
     """
+    if isinstance(backbone, type):
+        raise TypeError(
+            f"'backbone' must be an estimator, got the class {backbone.__name__}: make an instance."
+        )
     inner = _unwrapped(backbone)
     if isinstance(inner, BaseTorchBackbone):
         return NetworkSource(inner, X, device)

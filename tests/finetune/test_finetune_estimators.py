@@ -248,6 +248,31 @@ def test_class_weights_are_sample_weights_and_balanced_counts():
         short(class_weight={"q": 1.0}).fit(X, Y)
 
 
+def test_class_weights_of_absent_classes_and_of_parts():
+    by_label = {0: 2.0, 2: 5.0}
+    tuned = short(class_weight=by_label, early_stopping=True).fit(X, Y)
+    assert tuned.class_weight_.tolist() == [2.0, 1.0, 5.0]
+    rows = Y != 2
+    tuned = short(class_weight=by_label).partial_fit(X[rows], Y[rows], classes=[0, 1, 2])
+    assert tuned.class_weight_.tolist() == [2.0, 1.0, 5.0]
+    tuned.partial_fit(X, Y)
+    balanced = short(class_weight="balanced")
+    balanced.partial_fit(X[rows], Y[rows], classes=[0, 1, 2])
+    counts = np.bincount(Y[rows])
+    np.testing.assert_allclose(balanced.class_weight_, [*(counts.sum() / (2 * counts)), 1.0])
+    with pytest.raises(ValueError, match="'class_weight' must hold finite numbers"):
+        short(class_weight={0: -1.0}).fit(X, Y)
+
+
+def test_rows_of_weight_zero_do_not_renumber_classes():
+    weights = (Y != 0).astype(float)
+    tuned = short(head_lr=0.1).partial_fit(X, Y, classes=[0, 1, 2], n_epochs=20)
+    for _ in range(20):
+        tuned.partial_fit(X, Y, sample_weight=weights)
+    found = tuned.predict(X)
+    assert (found[Y != 0] == Y[Y != 0]).mean() > 0.8
+
+
 def test_rows_of_weight_zero_are_left_out():
     weights = np.ones(90)
     weights[60:] = 0
@@ -268,6 +293,15 @@ def test_a_target_with_one_class_or_the_wrong_kind():
         short(ZOO).fit(IMAGES, LABELS[:-1])
     with pytest.raises(ValueError, match="requires y to be passed"):
         short(ZOO).fit(IMAGES)
+
+
+def test_arguments_that_make_no_sense():
+    with pytest.raises(TypeError, match="got the class TinyZooBackbone"):
+        short(TinyZooBackbone).fit(IMAGES, LABELS)
+    with pytest.raises(ValueError, match="'X_val' is not"):
+        short().fit(X, Y, y_val=Y)
+    with pytest.raises(ValueError, match="TinyZooBackbone takes images"):
+        short(ZOO).fit(X, Y)
 
 
 def test_prediction_before_fit_and_of_other_shapes():

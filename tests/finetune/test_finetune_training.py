@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 from torch import nn
 from torch.nn import functional
@@ -352,8 +353,11 @@ def test_a_user_who_interrupts_is_not_taken_for_a_callback():
                 raise KeyboardInterrupt
             return self.layer(x)
 
+    tuned = FineTuneClassifier(TorchBackbone(Impatient))
     with pytest.raises(KeyboardInterrupt):
-        FineTuneClassifier(TorchBackbone(Impatient)).fit(X, Y)
+        tuned.fit(X, Y)
+    with pytest.raises(NotFittedError):
+        tuned.predict(X)
 
 
 # -- trouble -------------------------------------------------------------------------------------
