@@ -30,6 +30,7 @@ from sktransfer.utils._sklearn import (
     Interval,
     StrOptions,
     _check_feature_names,
+    _check_y,
 )
 from sktransfer.utils._target import as_target_array, check_weights
 
@@ -140,8 +141,13 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         """Check inputs and target together, and that they are of one length."""
         if y is None and is_dataset(X):
             y = load_torch_dataset(X).y
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(
+                f"This {name} estimator requires y to be passed, but the target y is None."
+            )
         X = self._checked_inputs(X, reset)
-        y = validate_data(self, y=as_target_array(y), multi_output=self._multi_output)
+        y = _check_y(as_target_array(y), multi_output=self._multi_output, estimator=self)
         check_consistent_length(X, y)
         return X, y
 

@@ -12,8 +12,10 @@ torch = pytest.importorskip("torch")
 from joblib import parallel_config
 from PIL import Image
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score, cross_validate
@@ -424,6 +426,69 @@ def test_from_scratch_is_worse_than_pretrained():
     assert scores[0] > scores[1] + 0.1
 
 
+def test_weights_that_no_function_draws_are_reset_layer_by_layer():
+    made = plain().eval()
+
+    def loads():
+        return made
+
+    def once(calls=[]):  # noqa: B006
+        calls.append(1)
+        if len(calls) > 3:
+            raise RuntimeError("the file is gone")
+        return plain()
+
+    for function in (loads, once):
+        tuned = short(TorchBackbone(function), from_scratch=True, train="head").fit(X, Y)
+        assert tuned.scratch_report_.how == "layer by layer"
+        assert tuned.scratch_report_.bare == []
+    assert torch.equal(made[0].weight, plain_state(made)["0.weight"])
+
+    normed = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Linear(4, 3))
+    tuned = short(TorchBackbone(normed), from_scratch=True, train="head").fit(X, Y)
+    assert [name.rpartition(".")[2] for name in tuned.scratch_report_.bare] == [
+        "original0",
+        "original1",
+    ]
+
+
+def plain_state(module):
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+class Bias(nn.Module):
+    """Adds a vector that belongs to no layer, and normalises by statistics of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.full((6,), 3.0))
+        self.register_buffer("running_mean", torch.full((6,), 2.0))
+        self.register_buffer("running_var", torch.full((6,), 2.0))
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.layer((x - self.running_mean) / self.running_var + self.shift)
+
+
+def test_vectors_of_no_layer_become_zero_and_statistics_begin_anew():
+    tuned = short(TorchBackbone(Bias()), from_scratch=True, train="head").fit(X, Y)
+    body = tuned.net_.module_.backbone
+    assert tuned.scratch_report_.bare == ["shift"]
+    assert (body.shift == 0).all()
+    assert (body.running_mean == 0).all()
+    assert (body.running_var == 1).all()
+
+
+def test_timm_builds_anew():
+    pytest.importorskip("timm")
+    from sktransfer.backbones import TimmBackbone
+
+    tuned = short(
+        TimmBackbone("test_resnet", weights=None), from_scratch=True, train="head", max_epochs=1
+    ).fit(IMAGES[:4], [0, 1, 0, 1])
+    assert tuned.scratch_report_.how == "built anew"
+
+
 def test_from_scratch_statistics_of_batch_normalisation_begin_anew():
     def made():
         module = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3))
@@ -478,6 +543,31 @@ def test_columns_follow_the_classes_that_a_fold_has():
     all_known = short().partial_fit(X[rows], Y[rows], classes=[0, 1, 2])
     assert all_known.predict_proba(X).shape == (90, 3)
     assert np.isfinite(log_loss(Y, all_known.predict_proba(X), labels=[0, 1, 2]))
+
+
+def test_a_frame_of_vectors_keeps_its_names():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    tuned = short().fit(frame, Y, X_val=frame[:20], y_val=Y[:20])
+    assert tuned.feature_names_in_.tolist() == list("abcdef")
+    np.testing.assert_array_equal(tuned.partial_fit(frame, Y).predict(frame), tuned.predict(frame))
+    with pytest.raises(ValueError, match="feature names should match"):
+        tuned.predict(frame.rename(columns={"a": "z"}))
+    names = make_pipeline(ColumnTransformer([("two", "passthrough", ["a", "c"])]))
+    head = short(names, train="head").fit(frame, Y)
+    assert head.net_.module_.head.in_features == 2
+    assert not hasattr(tuned.fit(X, Y), "feature_names_in_")
+
+
+def test_texts_as_features_of_any_transformer():
+    texts = np.array(["good day", "bad night", "good night", "bad day"] * 5, dtype=object)
+    y = ["good" in text for text in texts]
+    tuned = short(TfidfVectorizer(), train="head", max_epochs=60, head_lr=0.1).fit(texts, y)
+    assert tuned.score(texts, y) == 1
+    with pytest.raises(ValueError, match="must give features of shape"):
+        short(FunctionTransformer(lambda x: x), train="head").fit(IMAGES, LABELS)
+    with pytest.raises(ValueError, match="contain NaN or infinite"):
+        short(FunctionTransformer(lambda x: x * np.inf), train="head").fit(X, Y)
 
 
 def test_routed_weights_and_callbacks_of_scikit_learn():
