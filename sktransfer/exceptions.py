@@ -9,6 +9,7 @@ __all__ = [
     "ConstantTargetWarning",
     "DamagedCacheWarning",
     "HeadNotLoadedWarning",
+    "NoValidationPartWarning",
     "NoiseFloorWarning",
     "NotConvergedWarning",
     "ProbabilityNormalizationWarning",
@@ -47,6 +48,10 @@ class AmbiguousTargetWarning(TransferabilityWarning):
 
 class UninformativeScoreWarning(TransferabilityWarning):
     """A score that carries no information about the features, because any labels give the same."""
+
+
+class NoValidationPartWarning(TransferabilityWarning):
+    """Early stopping was asked for, but no row can be spared to validate on."""
 
 
 class NoiseFloorWarning(TransferabilityWarning):

@@ -38,12 +38,12 @@ LAYERS = {
     "metrics": 2,
     "evaluation": 2,
     "backbones": 3,
-    "finetune": 4,
     "datasets": 4,
-    "model_selection": 5,
-    "inspection": 6,
-    "cli": 7,
-    "__main__": 8,
+    "finetune": 5,
+    "model_selection": 6,
+    "inspection": 7,
+    "cli": 8,
+    "__main__": 9,
 }
 
 

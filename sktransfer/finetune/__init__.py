@@ -1,15 +1,18 @@
-"""Metrics that look into the network: gradients of early layers under a triplet loss."""
+"""Training the network: fine-tuning, and metrics that look at gradients of early layers."""
 
 try:
     import PIL  # noqa: F401
+    import skorch  # noqa: F401
     import torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "sktransfer.finetune needs torch, which comes with pip install 'sktransfer[torch]' "
-        f"({error})."
+        "sktransfer.finetune needs torch, skorch and Pillow, which come with "
+        f"pip install 'sktransfer[torch]' ({error})."
     ) from error
 
+from sktransfer.finetune._classifier import FineTuneClassifier
 from sktransfer.finetune._fu import FU
 from sktransfer.finetune._lpfu import LPFU
+from sktransfer.finetune._regressor import FineTuneRegressor
 
-__all__ = ["FU", "LPFU"]
+__all__ = ["FU", "LPFU", "FineTuneClassifier", "FineTuneRegressor"]

@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
     _check_method_params,
     _check_n_features,
     _check_sample_weight,
+    _check_y,
     _num_samples,
 )
 
@@ -43,6 +44,7 @@ __all__ = [
     "_check_method_params",
     "_check_n_features",
     "_check_sample_weight",
+    "_check_y",
     "_fit_context",
     "_get_output_config",
     "_num_samples",

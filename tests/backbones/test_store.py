@@ -736,9 +736,9 @@ def test_layout_and_place_of_an_array_do_not_matter(store, tmp_path):
 
 
 class Sizes(Network):
-    reads_names = False
-
     """Features of files, by what is in them."""
+
+    reads_names = False
 
     def _features(self, X):
         return np.array([[len(Path(x).read_bytes()), sum(Path(x).read_bytes())] for x in X], "f4")
