@@ -36,13 +36,21 @@ for axis, image, label in zip(axes, images, labels, strict=False):
 # of its source. The selector runs each network once and computes both; ``refit`` says which of
 # them decides. With ``cv=5`` the training part of every split is scored, which costs no further
 # forward pass, and tells how much the scores depend on which images we happened to have.
+#
+# One score can't be told from that of shuffled labels: LEEP's of a network that has learned to name
+# textures. A warning would say so; ``selector.warnings_`` keeps it under the candidate's name.
 
+import warnings
+
+from sktransfer.exceptions import UninformativeScoreWarning
 from sktransfer.model_selection import TransferabilitySelector
 
 zoo = load_tiny_zoo()
 metrics = ["logme", "leep"]
 selector = TransferabilitySelector(zoo, metrics, refit="logme", cv=5)
-selector.fit(images, labels)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UninformativeScoreWarning)
+    selector.fit(images, labels)
 table = selector.to_frame()
 columns = ["rank", "candidate", "logme", "logme_std", "leep", "leep_std"]
 table[columns].head(8)

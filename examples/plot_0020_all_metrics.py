@@ -12,7 +12,8 @@ There are some twenty metrics in this package. Do they say the same? Twelve netw
 #
 # The metrics come in groups: those of the features, those of the outputs that the network gives in
 # its own source classes, and one that compares features with the means of the source classes.
-# ``LP``, ``FU`` and ``LPFU`` take longer and are left out. What is random has a seed.
+# ``LP``, ``FU`` and ``LPFU`` take longer and are left out. What is random has a seed. A score that
+# can't be told from those of shuffled labels is announced; who said so of whom is printed below.
 
 import warnings
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from sktransfer.datasets import load_digits_target, load_tiny_zoo
 from sktransfer.evaluation import competition_ranks
-from sktransfer.exceptions import TransferabilityWarning
+from sktransfer.exceptions import TransferabilityWarning, UninformativeScoreWarning
 from sktransfer.metrics import NLEEP, get_metric
 from sktransfer.model_selection import TransferabilitySelector
 
@@ -44,7 +45,11 @@ images, labels = digits.images_train[:300], digits.y_train[:300]
 selector = TransferabilitySelector(
     [(name, zoo[name]) for name in chosen], metric=metrics, refit="LogME"
 )
-selector.fit(images, labels)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UninformativeScoreWarning)
+    selector.fit(images, labels)
+for candidate, messages in selector.warnings_.items():
+    print(candidate, *messages, sep="\n    ")
 table = selector.to_frame().set_index("candidate")[names]
 table[["LogME", "HScore", "SFDA", "KNN", "LEEP", "PAS"]].round(3)
 

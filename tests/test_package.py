@@ -119,8 +119,8 @@ from sktransfer.metrics import LEEP, NCE, HScore, LogME
 
 rng = np.random.default_rng(0)
 y = np.arange(60) % 3
-F = rng.normal(size=(60, 5)) + np.eye(3, 5)[y]
-P = rng.dirichlet(np.ones(4), size=60)
+F = rng.normal(size=(60, 5)) + 2 * np.eye(3, 5)[y]
+P = rng.dirichlet(np.ones(4), size=60) / 2 + np.eye(3, 4)[y] / 2
 scores = [LogME().fit(F, y).score_, HScore().fit(F, y).score_,
           LEEP().fit(P, y).score_, NCE().fit(P.argmax(axis=1), y).score_]
 assert np.isfinite(scores).all(), scores
