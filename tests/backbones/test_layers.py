@@ -161,9 +161,9 @@ def test_gradients_flow_through_features_of_a_layer():
 
 def test_unknown_names_are_refused_with_the_close_ones():
     with pytest.raises(
-        ValueError, match=r"'hiden' that the network does not have; close names are"
+        ValueError, match=r"'hiddne' that the network does not have; close names are"
     ):
-        fitted(ConvNet, "hiden")
+        fitted(ConvNet, "hiddne")
     message = r"'fc7'.*outermost layers are \['body', 'hidden', 'drop', 'head'\]; 'penultimate' is"
     with pytest.raises(ValueError, match=message):
         fitted(ConvNet, ["body.0", "fc7"])
@@ -663,8 +663,8 @@ def test_stages_are_found_without_data_where_the_input_is_known():
 
 def test_layers_of_a_fitted_network_are_checked_at_once():
     backbone = fitted(ConvNet, "penultimate")
-    with pytest.raises(ValueError, match="'hiden' that the network does not have"):
-        layer_candidates(backbone, ["hiden"])
+    with pytest.raises(ValueError, match="'hiddne' that the network does not have"):
+        layer_candidates(backbone, ["hiddne"])
     with pytest.raises(TypeError, match="takes a backbone that runs a torch network"):
         layer_candidates(nn.Linear(2, 2))
 
