@@ -262,6 +262,7 @@ def test_clones_share_the_arrays():
 # -- beside other candidates -----------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_as_candidates_of_a_selection(tmp_path):
     np.save(tmp_path / "informative.npy", F + 3 * np.eye(3, 5)[Y])
     candidates = [

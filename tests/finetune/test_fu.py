@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 from sktransfer.backbones import TinyZooBackbone, TorchBackbone
-from sktransfer.exceptions import UninformativeScoreWarning
+from sktransfer.exceptions import RandomFeaturesWarning, UninformativeScoreWarning
 from sktransfer.finetune import FU, LPFU
 from sktransfer.finetune._network import NetworkInputs
 from sktransfer.metrics import get_metric
@@ -598,7 +598,8 @@ def test_module_and_global_state_are_left_alone(kind, fails):
     module = Noisy().train()
     module.conv1.weight.requires_grad_(False)
     module.conv2.weight.grad = torch.ones_like(module.conv2.weight)
-    backbone = small(module).fit(IMAGES)
+    with pytest.warns(RandomFeaturesWarning):
+        backbone = small(module).fit(IMAGES)
     backbone.module_.fails = fails
     backbone.module_.conv1.weight.grad = torch.ones_like(backbone.module_.conv1.weight)
     before = global_state(), module_state(module), module_state(backbone.module_)
