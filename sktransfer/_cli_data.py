@@ -195,14 +195,18 @@ def demo_target():
 
 
 def _left_out(target):
+    said = []
+    if target.n_outside:
+        images = "image" if target.n_outside == 1 else "images"
+        said.append(f"{target.n_outside} {images} left out, in no sub-folder and so without label.")
     if not target.n_ignored:
-        return []
+        return said
     suffixes = list(target.ignored_suffixes)
     shown = ", ".join(suffixes[:_LISTED_SUFFIXES])
     if len(suffixes) > _LISTED_SUFFIXES:
         shown += ", ..."
     files = "file" if target.n_ignored == 1 else "files"
-    return [f"{target.n_ignored} {files} left out, not images by their names ({shown})."]
+    return [*said, f"{target.n_ignored} {files} left out, not images by their names ({shown})."]
 
 
 def _title(path, n_samples, n_classes, task="classification"):

@@ -97,6 +97,8 @@ def _copied(value):
 def plain_inference(device):
     """Run without gradients, and in the network's own precision whatever surrounds the call.
 
+    A network that draws random numbers leaves torch's generators as they were.
+
     Parameters
     ----------
     device : torch.device
@@ -107,4 +109,7 @@ def plain_inference(device):
         for kind in {"cpu", device.type}:
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
+        stack.callback(torch.set_rng_state, torch.get_rng_state())
+        if device.type == "cuda":
+            stack.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
         yield

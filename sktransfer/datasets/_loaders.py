@@ -54,6 +54,8 @@ def load_image_folder(path, *, on_error=None, n_workers=0):
             Labels.
         target_names : ndarray of shape (n_classes,), str
             Sorted names of the classes that have images.
+        n_outside : int
+            Number of images that lie beside the sub-folders and so have no label.
         n_ignored : int
             Number of files left out because they are not images by their names, or are links to
             nothing. Hidden ones don't count.
@@ -104,7 +106,7 @@ def load_image_folder(path, *, on_error=None, n_workers=0):
     for name in classes:
         images = []
         for file in _visible_files(folder / name):
-            if file.is_file() and file.suffix.lower() in _IMAGE_SUFFIXES:
+            if _is_image(file):
                 images.append(str(file))
             else:
                 ignored.append(file)
@@ -132,9 +134,14 @@ def load_image_folder(path, *, on_error=None, n_workers=0):
         target_names=np.array(classes),
         skipped=skipped,
         reasons=reasons,
+        n_outside=sum(_is_image(path) for path in folder.iterdir()),
         n_ignored=len(ignored),
         ignored_suffixes=tuple(sorted({_suffix_of(file) for file in ignored})),
     )
+
+
+def _is_image(path):
+    return path.is_file() and path.suffix.lower() in _IMAGE_SUFFIXES and not _is_hidden(path)
 
 
 def _visible_files(folder):

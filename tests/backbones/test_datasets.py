@@ -328,3 +328,21 @@ def test_lists_of_two_kinds_of_numbers_are_refused():
     for size in (None, 7):
         with pytest.raises(ValueError, match=r"of one dtype, got \['float64', 'uint8'\]"):
             pixels(input_size=size).fit([COLOUR[0], COLOUR[1] / 255])
+
+
+@pytest.mark.parametrize("changed", [range(11), range(1, 11)])
+def test_images_that_change_by_chance_are_refused_whichever_row_changes(changed):
+    class Flipping(torch.utils.data.Dataset):
+        def __init__(self):
+            self.rng = np.random.default_rng(0)
+
+        def __len__(self):
+            return 11
+
+        def __getitem__(self, row):
+            image = np.arange(64, dtype=np.uint8).reshape(8, 8)
+            flip = row in changed and self.rng.random() < 0.5
+            return image[:, ::-1].copy() if flip else image
+
+    with pytest.raises(ValueError, match="gives other pixels for row"):
+        as_images(Flipping(), ImagePreprocessing((0.5,), (0.5,)))

@@ -578,7 +578,9 @@ def test_networks_that_draw_numbers_are_announced():
 
     with pytest.warns(RandomFeaturesWarning, match="draws random numbers"):
         backbone = TorchBackbone(Drawing).fit(VECTORS)
+    state = torch.get_rng_state()
     assert backbone.transform(VECTORS).shape == (25, 5)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_network_is_left_as_it_was_by_failures():

@@ -42,7 +42,11 @@ def test_labels_are_the_names_of_the_sub_folders(tmp_path):
         assert target.target_names.tolist() == ["cat", "dog"]
         assert target.n_ignored == 1
         assert target.ignored_suffixes == (".txt",)
+        assert target.n_outside == 0
         assert target.X.ndim == 1
+    Image.fromarray(IMAGES[0]).save(folder / "stray.png")
+    target = load_image_folder(folder)
+    assert (target.n_outside, target.n_ignored, len(target.X)) == (1, 1, 4)
 
 
 def test_nothing_below_a_hidden_folder_is_read(tmp_path):
