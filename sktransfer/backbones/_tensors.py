@@ -172,7 +172,9 @@ class SingleImages:
                 shapes.setdefault(tuple(image.shape[1:]), row)
         # Whatever the size of the batches, the same images are refused.
         with self._lock:
-            self._shapes = {**shapes, **self._shapes}
+            for shape, row in shapes.items():
+                # Threads come to the rows in any order.
+                self._shapes[shape] = min(row, self._shapes.get(shape, row))
             shapes = dict(self._shapes)
         if len(shapes) > 1:
             rows = sorted((row, shape) for shape, row in shapes.items())
