@@ -1,5 +1,6 @@
 """What networks known by a name in a library share: images only, and a classifier that is found."""
 
+from abc import abstractmethod
 from difflib import get_close_matches
 
 import torch
@@ -20,9 +21,9 @@ _HEADS = ("head", "classifier", "fc", "last_linear")
 class NamedBackbone(BaseTorchBackbone):
     """A network of a library, by its name there."""
 
+    @abstractmethod
     def _check_source(self):
         """Raise a ValueError if there is no such network, or it has no such weights."""
-        raise NotImplementedError
 
     def _as_batches(self, X, reset):
         if reset:

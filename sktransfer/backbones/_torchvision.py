@@ -3,7 +3,6 @@
 import os
 import re
 from enum import Enum
-from hashlib import sha256
 from pickle import UnpicklingError
 from urllib.parse import urlparse
 
@@ -13,6 +12,7 @@ from sktransfer.backbones._base import BaseTorchBackbone
 from sktransfer.backbones._building import seeded_generator
 from sktransfer.backbones._named import NamedBackbone, did_you_mean
 from sktransfer.backbones._preprocessing import ImagePreprocessing
+from sktransfer.backbones._store_hashing import file_digest
 
 try:
     from torchvision import models
@@ -220,7 +220,7 @@ def _fetch(weights):
                 "TORCH_HOME to a folder that has it in hub/checkpoints. (weights=None is a network "
                 "with random weights.)"
             ) from error
-    found = _digest(path)
+    found = file_digest(path).hex()
     if digest and not found.startswith(digest):
         raise ValueError(
             f"The file '{path}' is damaged: its SHA-256 digest begins with {found[:8]} and not "
@@ -233,14 +233,6 @@ def _fetch(weights):
             f"The file '{path}' holds more than weights, and is not read because that could run "
             f"any code. Delete it, so that {weights.url} is downloaded again."
         ) from error
-
-
-def _digest(path):
-    digest = sha256()
-    with open(path, "rb") as file:
-        while block := file.read(2**22):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _is_mappable(path):
