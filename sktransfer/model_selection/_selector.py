@@ -122,7 +122,8 @@ class TransferabilitySelector(
         over splits, which share most samples, so it is no standard error; NaN without `cv`) and
         ``rank_<metric>``; ``n_features``, the width of the features; ``n_parameters``, where the
         candidate tells (else NaN); ``weights``, ``weights_hash`` and ``pretrained``, which weights
-        a network has and whether they are trained (None where it isn't known);
+        a network has and whether they are trained (None where it isn't known); ``from_store`` and
+        ``rows_extracted``, whether a store had the features and how many rows were run;
         ``extraction_time`` and ``scoring_time`` in seconds.
     failures_ : dict of str to dict of str to str
         For each candidate with a score of NaN, the reason by metric. Empty if all went well.
