@@ -167,6 +167,8 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
     }
     _net_class = ClassifierNet
     _criterion = nn.CrossEntropyLoss
+    # Measures of labels need no second pass through the network.
+    _predicts_most_probable = True
 
     def __init__(
         self,
@@ -391,5 +393,5 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
             Labels of the type that ``y`` had. Of classes with equal probability, the first in
             ``classes_``.
         """
-        outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]

@@ -6,6 +6,7 @@ they are used.
 
 from sklearn.base import _fit_context
 from sklearn.callback import CallbackSupportMixin  # public, but marked experimental in 1.9
+from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import _safe_indexing
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils._param_validation import (
@@ -39,6 +40,7 @@ __all__ = [
     "Options",
     "StrOptions",
     "_BaseComposition",
+    "_BaseScorer",
     "_VisualBlock",
     "_check_feature_names",
     "_check_method_params",
