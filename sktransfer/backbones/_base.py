@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sktransfer.backbones._capture import Capture
 from sktransfer.backbones._classifier_layer import check_head
 from sktransfer.backbones._find_layers import resolve_layers
+from sktransfer.backbones._generators import borrowed_generators
 from sktransfer.backbones._layers import LayeredBackbone
 from sktransfer.backbones._network_input import NetworkInput, resolve_device
 from sktransfer.backbones._pooling import POOLINGS
@@ -106,7 +107,7 @@ class BaseTorchBackbone(
         self._architecture = architecture_digest(self.module_)
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
         self._dtype = next(floating, torch.float32)
-        with plain_inference(self.device_):
+        with borrowed_generators() as have_drawn, plain_inference(self.device_):
             x = self._to_network(batches.batch(slice(0, 2)))
             try:
                 self._layer, _ = self._find_layer(x)
@@ -126,6 +127,7 @@ class BaseTorchBackbone(
             capture = Capture(self.module_, points, self._layer)
             parts, _ = capture(x)
             _refuse_dependent_rows(capture, x, parts)
+            self._draws = have_drawn()
         self.classifier_layer_ = None if self._layer is None else self._layer.name
         self._set_points(points, [part.float().cpu().numpy() for part in parts])
         return self
@@ -273,7 +275,7 @@ class BaseTorchBackbone(
                     found = np.empty((len(batch), self._n_features_out), dtype=np.float32)
                 else:
                     found = features[rows]
-                with plain_inference(self.device_):
+                with plain_inference(self.device_, self._draws):
                     into = torch.from_numpy(found)
                     into = [into[:, part] for part in columns]
                     logits = capture(self._to_network(batch), into)[1]

@@ -1,51 +1,16 @@
 """Make networks without a trace in the process, and tell whether their weights are random."""
 
-import os
-from contextlib import contextmanager
 from copy import deepcopy
-from threading import RLock
 
 import torch
 from torch import nn
 
-__all__ = ["copied", "has_random_weights", "seeded_generator"]
+from sktransfer.backbones._generators import borrowed_generators
+
+__all__ = ["copied", "has_random_weights"]
 
 # A second network, which tells whether weights are random, is built up to this size: a few seconds.
 _CHEAP_PARAMETERS = 150_000_000
-
-
-def _make_lock():
-    # Building a network draws from torch's global generator, which only one thread may borrow; a
-    # user's function may build one network out of another.
-    global _generator_lock
-    _generator_lock = RLock()
-
-
-_make_lock()
-if hasattr(os, "register_at_fork"):
-    # Another thread may hold it at the moment of a fork.
-    os.register_at_fork(after_in_child=_make_lock)
-
-
-@contextmanager
-def seeded_generator(seed):
-    """Let torch's generator draw from a seed, and put its state back afterwards.
-
-    Parameters
-    ----------
-    seed : int
-        The seed.
-    """
-    with _generator_lock:
-        state = torch.get_rng_state()
-        devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        try:
-            torch.default_generator.manual_seed(seed)
-            yield
-        finally:
-            torch.set_rng_state(state)
-            if devices:
-                torch.cuda.set_rng_state_all(devices)
 
 
 def has_random_weights(factory, module):
@@ -76,7 +41,7 @@ def has_random_weights(factory, module):
     if not weights or sum(weight.numel() for weight in module.parameters()) > _CHEAP_PARAMETERS:
         return False
     try:
-        with seeded_generator(1):
+        with borrowed_generators(1):
             other = dict(factory().named_parameters())
     except Exception:  # whatever a user's function raises
         return False

@@ -5,6 +5,8 @@ from contextvars import ContextVar
 
 import torch
 
+from sktransfer.backbones._generators import borrowed_generators
+
 __all__ = ["first_argument", "plain_inference", "run_recorded", "run_watched", "watch"]
 
 # A context variable is private to a thread, so passes of several threads do not mix, and a hook
@@ -94,22 +96,22 @@ def _copied(value):
 
 
 @contextmanager
-def plain_inference(device):
+def plain_inference(device, draws=False):
     """Run without gradients, and in the network's own precision whatever surrounds the call.
-
-    A network that draws random numbers leaves torch's generators as they were.
 
     Parameters
     ----------
     device : torch.device
         Where the network runs.
+    draws : bool, default=False
+        Whether the network draws random numbers when it is run: it leaves torch's generators as
+        they were, and threads wait for each other.
     """
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode())
         for kind in {"cpu", device.type}:
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        stack.callback(torch.set_rng_state, torch.get_rng_state())
-        if device.type == "cuda":
-            stack.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
+        if draws:
+            stack.enter_context(borrowed_generators())
         yield

@@ -14,7 +14,7 @@ from sktransfer.backbones._store_code import code_facts, functions_of, own_class
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_hashing import combine, file_digest
 
-__all__ = ["Probe", "candidate_fingerprint", "describe", "probe_of"]
+__all__ = ["Probe", "candidate_fingerprint", "describe", "files_of", "probe_of"]
 
 _WRITES = frozenset(
     ("dump", "save", "savetxt", "touch", "write", "write_bytes", "write_text", "writelines")
@@ -57,17 +57,27 @@ def candidate_fingerprint(candidate):
         reads_names = bool(getattr(inner, "reads_names", True))
         return combine("fingerprint", type(inner).__qualname__, str(own)).hex(), reads_names
     versions = f"{__version__} {np.__version__} {sklearn.__version__}"
-    return combine("state", versions, content_digest(inner), *_files_of(inner)).hex(), True
+    return combine("state", versions, content_digest(inner), *files_of(inner)).hex(), True
 
 
 def _names_of(cls):
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _files_of(candidate):
-    """Digests of files that a transformer is told to read: its model, for example.
+def files_of(candidate):
+    """Give digests of files that a transformer is told to read: its model, for example.
 
     Files of a transformer that writes files are left alone: they may be what it writes.
+
+    Parameters
+    ----------
+    candidate : transformer
+        The transformer.
+
+    Yields
+    ------
+    digest : bytes
+        Of the name of a parameter or attribute and the file that it names.
     """
     functions = [f for base in own_classes(type(candidate)) for f in functions_of(base)]
     if any(code_facts(function.__code__).names & _WRITES for function in functions):

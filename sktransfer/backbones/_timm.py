@@ -5,7 +5,7 @@ from dataclasses import replace
 from os import PathLike
 
 from sktransfer.backbones._base import BaseTorchBackbone
-from sktransfer.backbones._building import seeded_generator
+from sktransfer.backbones._generators import borrowed_generators
 from sktransfer.backbones._named import NamedBackbone, did_you_mean
 from sktransfer.backbones._preprocessing import ImagePreprocessing
 from sktransfer.backbones._weight_loading import check_loaded, load_weights, without_source
@@ -186,7 +186,7 @@ class TimmBackbone(NamedBackbone):
         return module
 
     def _create(self, pretrained):
-        with seeded_generator(0):
+        with borrowed_generators(0):
             return _timm().create_model(self.name, pretrained=pretrained)
 
     def _fetched(self, config):

@@ -9,12 +9,13 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from sktransfer.backbones._base import BaseTorchBackbone
-from sktransfer.backbones._building import copied, has_random_weights, seeded_generator
+from sktransfer.backbones._building import copied, has_random_weights
 from sktransfer.backbones._classifier_layer import (
     ClassifierLayer,
     find_classifier_layer,
     is_pointwise,
 )
+from sktransfer.backbones._generators import borrowed_generators
 from sktransfer.backbones._images import ImagePreprocessing
 from sktransfer.backbones._weight_loading import (
     ANY_LAYER,
@@ -313,7 +314,7 @@ class TorchBackbone(BaseTorchBackbone):
     def _build(self):
         if isinstance(self.module, nn.Module):
             return copied(self.module)
-        with seeded_generator(0):
+        with borrowed_generators(0):
             module = self.module()
         if not isinstance(module, nn.Module):
             raise TypeError(

@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 import torch
 
 from sktransfer.backbones._base import BaseTorchBackbone
-from sktransfer.backbones._building import seeded_generator
+from sktransfer.backbones._generators import borrowed_generators
 from sktransfer.backbones._named import NamedBackbone, did_you_mean
 from sktransfer.backbones._preprocessing import ImagePreprocessing
 from sktransfer.backbones._store_hashing import file_digest
@@ -178,10 +178,10 @@ class TorchvisionBackbone(NamedBackbone):
         self.pretrained_ = weights is not None
         self.weights_ = "untrained" if weights is None else weights.name
         if weights is None:
-            with seeded_generator(0):
+            with borrowed_generators(0):
                 return models.get_model(self.name, weights=None, **self._as_pretrained(members))
         _fetch(weights)
-        with seeded_generator(0):
+        with borrowed_generators(0):
             return models.get_model(self.name, weights=weights, progress=False)
 
     def _as_pretrained(self, members):

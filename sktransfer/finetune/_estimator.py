@@ -19,7 +19,8 @@ from sktransfer.datasets import load_torch_dataset
 from sktransfer.exceptions import NotConvergedWarning, NoValidationPartWarning
 from sktransfer.finetune._callbacks import KeepBest, LearningRates, Report, Stages
 from sktransfer.finetune._module import FineTuneModule
-from sktransfer.finetune._net import derived_seed, seeded_training
+from sktransfer.finetune._net import derived_seed
+from sktransfer.finetune._network import undisturbed
 from sktransfer.finetune._rows import LabelledRows, kept_in_memory, validation_rows
 from sktransfer.finetune._scratch import start_from_scratch
 from sktransfer.finetune._sources import is_network, make_source
@@ -199,7 +200,7 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         if hasattr(source.backbone, "n_features_in_") and not hasattr(self, "n_features_in_"):
             self.n_features_in_ = source.backbone.n_features_in_
         vars(self).pop("scratch_report_", None)
-        with seeded_training(source.device, derived_seed(self.seed_, 0, 0)):
+        with undisturbed(source.device, derived_seed(self.seed_, 0, 0)):
             if self.from_scratch:
                 seed = derived_seed(self.seed_, 0, 1)
                 self.scratch_report_ = start_from_scratch(source.backbone, seed)
@@ -324,7 +325,7 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         if report is not None:
             net.callbacks_.append(("report", report))
         try:
-            with seeded_training(torch.device(net.device), self.seed_):
+            with undisturbed(torch.device(net.device), self.seed_):
                 net.run_stages(training, validation, n_epochs)
         finally:
             if report is not None:
@@ -363,7 +364,7 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         rows = module.source.rows(X)
         with closing(iter_batches(rows, self.batch_size, 0, self.n_workers)) as batches:
             for numbers, x in batches:
-                with plain_inference(device):
+                with plain_inference(device, module.source.draws):
                     batch = module(x.to(device)).double().cpu().numpy()
                 if outputs is None:
                     outputs = np.empty((len(rows), batch.shape[1]))

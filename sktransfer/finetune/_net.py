@@ -1,7 +1,6 @@
 """The skorch net inside: seeded batches, weighted loss, optimiser by part, portable pickles."""
 
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
 
 import numpy as np
@@ -9,36 +8,13 @@ import torch
 from skorch import NeuralNetClassifier, NeuralNetRegressor
 from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
-from sktransfer.finetune._network import undisturbed
 from sktransfer.finetune._rows import BatchLoader, TensorRows
 
-__all__ = ["ClassifierNet", "RegressorNet", "StopTraining", "derived_seed", "seeded_training"]
-
-# Training draws from torch's global generator, which only one thread may borrow.
-_TRAINING = threading.RLock()
+__all__ = ["ClassifierNet", "RegressorNet", "StopTraining", "derived_seed"]
 
 
 class StopTraining(Exception):
     """A callback has ended the training."""
-
-
-@contextmanager
-def seeded_training(device, seed):
-    """Train undisturbed by other threads, and leave torch's generators as they are.
-
-    Parameters
-    ----------
-    device : torch.device
-        Where the network runs.
-    seed : int
-        Seed of torch's generators inside.
-
-    Yields
-    ------
-    None
-    """
-    with _TRAINING, undisturbed(device, seed):
-        yield
 
 
 def derived_seed(seed, *path):

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from sktransfer.backbones._base import BaseTorchBackbone
+from sktransfer.backbones._generators import borrowed_generators
 from sktransfer.backbones._images import (
     DatasetImages,
     FileImages,
@@ -327,12 +328,10 @@ def undisturbed(device, seed):
     ------
     None
     """
-    devices = [device] if device.type == "cuda" else []
     with (
-        torch.random.fork_rng(devices=devices),
+        borrowed_generators(seed),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(device.type, enabled=False),
     ):
-        torch.default_generator.manual_seed(seed)
         yield

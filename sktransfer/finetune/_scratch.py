@@ -5,8 +5,9 @@ from sklearn.utils import Bunch
 from torch import nn
 
 from sktransfer.backbones import TimmBackbone, TinyZooBackbone, TorchvisionBackbone
+from sktransfer.backbones._generators import borrowed_generators
 from sktransfer.backbones._tiny_resnet import initial_state
-from sktransfer.backbones._torch import TorchBackbone, seeded_generator
+from sktransfer.backbones._torch import TorchBackbone
 
 __all__ = ["start_from_scratch"]
 
@@ -41,7 +42,7 @@ def start_from_scratch(backbone, seed):
     if state is not None:
         module.load_state_dict(state)
         return Bunch(how="built anew", bare=[])
-    with seeded_generator(seed), torch.no_grad():
+    with borrowed_generators(seed), torch.no_grad():
         return Bunch(how="layer by layer", bare=_reset(module))
 
 
@@ -54,20 +55,20 @@ def _built_anew(backbone, seed):
 
         members, _ = backbone._find_weights()
         settings = backbone._as_pretrained(members)
-        with seeded_generator(seed):
+        with borrowed_generators(seed):
             network = models.get_model(backbone.name, weights=None, **settings)
         return _fitting(network, backbone.module_)
     if isinstance(backbone, TimmBackbone):
         import timm
 
-        with seeded_generator(seed):
+        with borrowed_generators(seed):
             network = timm.create_model(backbone.name, pretrained=False)
         return _fitting(network, backbone.module_)
     if isinstance(backbone, TorchBackbone) and not isinstance(backbone.module, nn.Module):
         networks = []
         try:
             for other in (seed, seed + 1):
-                with seeded_generator(other):
+                with borrowed_generators(other):
                     networks.append(backbone.module())
         except Exception:  # a function that works once only is fine
             return None

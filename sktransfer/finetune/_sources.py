@@ -111,6 +111,8 @@ class NetworkSource:
         Number of features.
     dtype : torch.dtype
         Of the network.
+    draws : bool
+        Whether it draws random numbers when it is run.
     """
 
     def __init__(self, backbone, X, device):
@@ -126,6 +128,7 @@ class NetworkSource:
         if self.dtype in (torch.float16, torch.bfloat16):
             self.module.float()
             self.dtype = self.backbone._dtype = torch.float32
+        self.draws = self.backbone._draws
         self.n_features = self.backbone.n_features_out_
 
     def parameters_in_use(self):
@@ -229,9 +232,12 @@ class TransformerSource:
         Number of features.
     dtype : torch.dtype
         Single precision.
+    draws : bool
+        False.
     """
 
     dtype = torch.float32
+    draws = False
 
     def __init__(self, transformer, X, device):
         self.backbone = clone(transformer).fit(X)

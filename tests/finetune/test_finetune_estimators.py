@@ -3,6 +3,8 @@
 import pickle
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -533,6 +535,44 @@ def test_threads_do_not_disturb_each_other():
     with parallel_config("threading"):
         found = cross_val_score(short(TorchBackbone(noisy), batch_size=8), X, Y, cv=4, n_jobs=4)
     np.testing.assert_array_equal(found, expected)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.RandomFeaturesWarning")
+def test_other_threads_that_build_and_run_networks_do_not_disturb_a_training():
+    class Drawing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(6, 2)
+
+        def forward(self, x):
+            return self.head(nn.functional.dropout(x, 0.5))
+
+    def noisy():
+        return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+
+    def train():
+        return short(TorchBackbone(noisy), batch_size=4).fit(X, Y).predict_proba(X)
+
+    def disturb(stop, module):
+        n_rounds = 0
+        while not stop.is_set() or n_rounds == 0:
+            TorchBackbone(module).fit(X).transform(X)
+            n_rounds += 1
+        return n_rounds
+
+    modules = noisy, Drawing, noisy()
+    state, expected = torch.get_rng_state(), train()
+    stop = threading.Event()
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(disturb, stop, module) for module in modules]
+        try:
+            found = [train() for _ in range(4)]
+        finally:
+            stop.set()
+        assert min(other.result() for other in others) >= 1
+    for one in found:
+        np.testing.assert_array_equal(one, expected)
     assert torch.equal(state, torch.get_rng_state())
 
 
