@@ -1,0 +1,601 @@
+"""Scores of candidates against what they reach after fine-tuning."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..evaluation import rank_correlation
+from ..utils._sklearn import check_matplotlib_support
+from ._frames import (
+    choose,
+    choose_fractions,
+    percent,
+    read_columns,
+    read_numbers,
+    read_study,
+    written,
+)
+from ._heat_map import COEFFICIENTS, SYMBOLS
+from ._label_places import annotate_points
+from ._panels import (
+    given_axes,
+    grid_shape,
+    make_room,
+    new_axes,
+    note_below,
+    note_height,
+    text_width,
+    wrap,
+)
+
+__all__ = ["ScorePerformanceDisplay"]
+
+_COLOR, _GREY = "#0072B2", "#767676"
+_NAME_SIZE, _LABEL_SIZE, _TITLE_SIZE = 8, 9, 10
+_INTERVALS = ("range", "std")
+# Names stand beside their points up to so many, of so many inches, in a single panel.
+_MOST_NAMES, _LONGEST_NAME = 16, 1.3
+_KEY_ROW = 0.165  # inches
+
+
+class ScorePerformanceDisplay:
+    """Scores against fine-tuned performance, a point for each candidate, with intervals.
+
+    Points are means over repeats, and over seeds of the reference; bars show how far these
+    spread. Where candidates are many, numbers stand for their names. It is recommended to use
+    :meth:`from_study` or :meth:`from_frame` to create a display. All parameters are stored as
+    attributes. Read more in the :ref:`User Guide <figures>`.
+
+    Parameters
+    ----------
+    scores : list of array-like of shape (n_candidates, n_repeats)
+        For each panel the scores, NaN where there is none.
+    performance : list of array-like of shape (n_candidates, n_seeds)
+        For each panel what the candidates reach, NaN for one that the reference does not have.
+    candidates : list of str of length n_candidates
+        Names of the candidates.
+    titles : list of str of length n_panels
+        Names of the panels.
+    score_names : list of str of length n_panels
+        What the scores are.
+    performance_name : str, default="fine-tuned performance"
+        What the performance is.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes of shape (n_panels,)
+        Axes of all panels.
+    ax_ : matplotlib Axes
+        The first of them.
+    figure_ : matplotlib Figure
+        Figure that contains the axes.
+    points_ : list of matplotlib PathCollection
+        For each panel the points, of those candidates that have score and performance.
+    errorbars_ : list of matplotlib ErrorbarContainer or None
+        For each panel the bars; None if nothing spreads.
+    texts_ : list of list of matplotlib Annotation
+        For each panel what is written beside the points.
+    correlations_ : list of CorrelationResult or None
+        For each panel the correlation of the points; None if none was asked for.
+    key_ : matplotlib Legend or None
+        The names of numbered points.
+    legend_ : matplotlib Legend or None
+        Who is not among the points.
+
+    See Also
+    --------
+    sktransfer.evaluation.rank_correlation : The correlation above a panel.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sktransfer.inspection import ScorePerformanceDisplay
+    >>> frame = {
+    ...     "target": ["digits"] * 6,
+    ...     "metric": ["logme"] * 6,
+    ...     "candidate": ["resnet", "vit", "vgg"] * 2,
+    ...     "fraction": [0.25] * 6,
+    ...     "repeat": [0, 0, 0, 1, 1, 1],
+    ...     "score": [0.61, 0.68, 0.47, 0.64, 0.60, 0.45],
+    ... }
+    >>> reference = {"resnet": 0.93, "vit": 0.95, "vgg": 0.90}
+    >>> display = ScorePerformanceDisplay.from_frame(frame, reference)
+    >>> [text.get_text() for text in display.texts_[0]]
+    ['resnet', 'vit', 'vgg']
+    >>> plt.show()
+    """
+
+    def __init__(
+        self,
+        scores,
+        performance,
+        *,
+        candidates,
+        titles,
+        score_names,
+        performance_name="fine-tuned performance",
+    ):
+        self.scores = scores
+        self.performance = performance
+        self.candidates = candidates
+        self.titles = titles
+        self.score_names = score_names
+        self.performance_name = performance_name
+
+    @classmethod
+    def from_study(
+        cls,
+        study,
+        reference=None,
+        *,
+        measure=None,
+        target=None,
+        metric=None,
+        fraction=None,
+        ax=None,
+        **plot_options,
+    ):
+        """Plot the scores of a study against a reference.
+
+        Parameters
+        ----------
+        study : RobustnessStudy
+            A study that has run.
+        reference : dict, ReferenceRanking or None, default=None
+            See :meth:`from_frame`; None for the reference that the study has.
+        measure : str, default=None
+            Which measure of a `ReferenceRanking`; its first if None. Names the axis.
+        target, metric : str or list of str, default=None
+            Which targets and metrics to show, in which order; all if None.
+        fraction : float or list of float, default=None
+            Which fractions to show; the largest that has several repeats if None.
+        ax : matplotlib Axes or array-like of Axes, default=None
+            Axes to draw on, one for each panel; a new figure of fitting size if None.
+        **plot_options : dict
+            Options of :meth:`plot`.
+
+        Returns
+        -------
+        display : ScorePerformanceDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        TypeError
+            If `study` is no study.
+        ValueError
+            If there is no reference, target, metric or fraction.
+        """
+        frame = read_study(study, "to_frame")()
+        reference = getattr(study, "reference", None) if reference is None else reference
+        if reference is None:
+            raise ValueError("'reference' must be given for a study without one. Got None.")
+        return cls.from_frame(
+            frame,
+            reference,
+            measure=measure,
+            target=target,
+            metric=metric,
+            fraction=fraction,
+            ax=ax,
+            **plot_options,
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame,
+        reference,
+        *,
+        measure=None,
+        target=None,
+        metric=None,
+        fraction=None,
+        ax=None,
+        **plot_options,
+    ):
+        """Plot a table of scores against a reference.
+
+        Parameters
+        ----------
+        frame : data frame or mapping of str to sequence
+            What a study's ``to_frame`` gives: with the columns "target", "metric", "candidate",
+            "fraction", "repeat" and "score". Rows whose optional "status" is "failed" have no
+            score.
+        reference : dict of str to float or sequence of float, Series or ReferenceRanking
+            Performance by candidate, higher is better, or several by candidate, for instance of
+            several seeds. For several targets a dict with one of these for each.
+        measure : str, default=None
+            Which measure of a `ReferenceRanking`; its first if None. Names the axis.
+        target, metric : str or list of str, default=None
+            Which targets and metrics to show, in which order; all as they appear if None.
+        fraction : float or list of float, default=None
+            Which fractions to show; the largest that has several repeats if None, or else the
+            largest.
+        ax : matplotlib Axes or array-like of Axes, default=None
+            Axes to draw on, one for each panel; a new figure of fitting size if None.
+        **plot_options : dict
+            Options of :meth:`plot`.
+
+        Returns
+        -------
+        display : ScorePerformanceDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        TypeError
+            If `frame` is no frame or `reference` no reference.
+        ValueError
+            If the frame lacks columns or rows or has a score twice, if the reference lacks a target
+            or all candidates, or if there is no such target, metric or fraction.
+        """
+        columns = read_columns(
+            frame,
+            ("target", "metric", "candidate", "fraction", "repeat", "score"),
+            ("status",),
+            source="RobustnessStudy.to_frame()",
+        )
+        cells = _read_cells(columns)
+        targets = choose(columns["target"], target, "target")
+        metrics = choose(columns["metric"], metric, "metric")
+        repeats = {}
+        for fraction_, repeat in zip(columns["fraction"], columns["repeat"], strict=True):
+            repeats.setdefault(fraction_, set()).add(repeat)
+        several = [known for known, found in repeats.items() if len(found) > 1]
+        fractions = choose_fractions(
+            repeats, fraction, lambda found: max(several) if several else max(found)
+        )
+        values = _read_reference(reference, targets, measure)
+        if measure is None and hasattr(reference, "measures"):
+            measure = reference.measures[0]
+        names = list(dict.fromkeys(columns["candidate"]))
+        # Numbers, if there are any, go down from the best in the first panel.
+        names.sort(key=lambda name: -_mean_or(values[targets[0]].get(name), -np.inf))
+        panels = [(t, m, f) for f in fractions for t in targets for m in metrics]
+        panels = [panel for panel in panels if panel in cells]
+        if not panels:
+            raise ValueError("'frame' has no row for the 'target', 'metric' and 'fraction' chosen.")
+        for shown in dict.fromkeys(panel[0] for panel in panels):
+            if not set(names) & set(values[shown]):
+                raise ValueError(
+                    f"'reference' must have the candidates of 'frame'. It has none of {names} for "
+                    f"target {shown!r}."
+                )
+        display = cls(
+            [_table([cells[panel].get(name, []) for name in names]) for panel in panels],
+            [_table([values[panel[0]].get(name, []) for name in names]) for panel in panels],
+            candidates=names,
+            titles=[f"{t}, {percent(f)}" for t, _, f in panels],
+            score_names=[m for _, m, _ in panels],
+            performance_name=measure or "fine-tuned performance",
+        )
+        return display.plot(ax=ax, **plot_options)
+
+    def plot(
+        self,
+        ax=None,
+        *,
+        interval="range",
+        coefficient="weighted_kendall",
+        names="auto",
+        point_kwargs=None,
+        errorbar_kwargs=None,
+    ):
+        """Draw the points.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or array-like of Axes, default=None
+            Axes to draw on, one for each panel. If None, a new figure, large enough for all.
+        interval : {"range", "std"} or None, default="range"
+            What bars show: from the lowest to the highest, or one standard deviation to either
+            side of the mean.
+        coefficient : str or None, default="weighted_kendall"
+            The :func:`~sktransfer.evaluation.rank_correlation` of the points to write above each
+            panel, with its 95 % interval.
+        names : {"auto", "name", "number"}, default="auto"
+            What stands beside the points. Numbers are explained beside the panels. "auto" takes
+            numbers for several panels, for many candidates, and for long names.
+        point_kwargs : dict, default=None
+            Options for :meth:`matplotlib.axes.Axes.scatter`.
+        errorbar_kwargs : dict, default=None
+            Options for :meth:`matplotlib.axes.Axes.errorbar`.
+
+        Returns
+        -------
+        display : ScorePerformanceDisplay
+            The display itself.
+        """
+        check_matplotlib_support("ScorePerformanceDisplay.plot")
+        for name, value, allowed in (
+            ("interval", interval, (*_INTERVALS, None)),
+            ("coefficient", coefficient, (*COEFFICIENTS, None)),
+            ("names", names, ("auto", "name", "number")),
+        ):
+            if value not in allowed:
+                raise ValueError(f"'{name}' must be one of {list(allowed)}. Got {value!r} instead.")
+        panels = self._panels(interval)
+        axes = given_axes(ax, self.titles, "'target', 'metric' or 'fraction'")
+        own_figure = axes is None
+        longest = max(text_width(name, _NAME_SIZE) for name in self.candidates)
+        if names == "auto":
+            few = len(panels) == 1 and len(self.candidates) <= _MOST_NAMES
+            names = "name" if few and longest <= _LONGEST_NAME else "number"
+        numbered = names == "number"
+        handles = self._notes(panels)
+        if own_figure:
+            width, height = (4.2, 3.6) if len(panels) == 1 else (3.3, 3.0)
+            key_width = (longest + 0.55) * numbered
+            n_rows, n_columns = grid_shape(len(panels), width)
+            # The key needs its height: in a column of its own, beside as many rows as it takes.
+            key_height = _KEY_ROW * len(self.candidates) + 0.3
+            total = max(n_rows * height, key_height * numbered)
+            total_width = n_columns * width + key_width
+            size = (total_width, total + note_height(handles, total_width))
+            axes = new_axes(len(panels), n_rows, n_columns, size)
+        self.points_, self.errorbars_, self.texts_, self.correlations_ = [], [], [], []
+        for place, (panel, panel_ax) in enumerate(zip(panels, axes, strict=True)):
+            style = {
+                "s": 30,
+                "color": _COLOR,
+                "edgecolors": "white",
+                "linewidths": 0.7,
+                "zorder": 4,
+            }
+            shown = panel["shown"]
+            x, y = panel["score"][0][shown], panel["performance"][0][shown]
+            self.points_.append(panel_ax.scatter(x, y, **{**style, **(point_kwargs or {})}))
+            self.errorbars_.append(_draw_bars(panel_ax, panel, errorbar_kwargs or {}))
+            panel_ax.margins(0.1)
+            self._draw_missing(panel_ax, panel)
+            room = width - 0.75 if own_figure else panel_ax.bbox.width / panel_ax.figure.dpi
+            self._label_panel(panel_ax, place, panel, coefficient, max(room, 1))
+            if not own_figure or place % n_columns == 0:
+                panel_ax.set_ylabel(self.performance_name, fontsize=_LABEL_SIZE, parse_math=False)
+        self.axes_, self.ax_, self.figure_ = np.array(axes, dtype=object), axes[0], axes[0].figure
+        self.key_ = self._draw_key(axes, own_figure) if numbered else None
+        self.legend_ = note_below(axes, own_figure, handles)
+        if own_figure:
+            # Names find their places once the axes have theirs.
+            self.figure_.draw_without_rendering()
+        for panel, panel_ax in zip(panels, axes, strict=True):
+            shown = np.flatnonzero(panel["shown"])
+            points = np.column_stack([panel[side][0][shown] for side in ("score", "performance")])
+            texts = [str(i + 1) if numbered else str(self.candidates[i]) for i in shown]
+            bars = self._bars(panel)
+            self.texts_.append(annotate_points(panel_ax, points, texts, _NAME_SIZE, bars))
+        return self
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _panels(self, interval):
+        """Means and intervals of each panel, and which candidates it shows."""
+        panels = []
+        n_candidates, given = len(self.candidates), (self.titles, self.score_names)
+        if len({len(self.scores), len(self.performance), *map(len, given)}) > 1 or not self.scores:
+            raise ValueError(
+                "'scores', 'performance', 'titles' and 'score_names' must have an entry for each "
+                "of at least one panel."
+            )
+        for scores, performance in zip(self.scores, self.performance, strict=True):
+            panel = {}
+            for side, values in (("score", scores), ("performance", performance)):
+                values = np.asarray(values, dtype=float)
+                if values.ndim != 2 or len(values) != n_candidates or not n_candidates:
+                    raise ValueError(
+                        "'scores' and 'performance' must have a row for each of the "
+                        f"{n_candidates} candidates. Got an array of shape {values.shape}."
+                    )
+                panel[side] = _summary(values, interval)
+            panel["unscored"] = ~np.isfinite(panel["score"][0])
+            panel["unknown"] = ~np.isfinite(panel["performance"][0])
+            panel["shown"] = ~(panel["unscored"] | panel["unknown"])
+            panels.append(panel)
+        return panels
+
+    @staticmethod
+    def _bars(panel):
+        """Give the ends of the bars of all points."""
+        x, y = (np.array(panel[side])[:, panel["shown"]] for side in ("score", "performance"))
+        across = [[x[1], y[0]], [x[2], y[0]]]
+        along = [[x[0], y[1]], [x[0], y[2]]]
+        return np.concatenate([np.moveaxis(ends, 2, 0) for ends in (across, along)])
+
+    def _notes(self, panels):
+        from matplotlib.lines import Line2D
+
+        handles = []
+        unscored = sum(int((panel["unscored"] & ~panel["unknown"]).sum()) for panel in panels)
+        if unscored:
+            label = f"no score ({unscored} {'candidate' if unscored == 1 else 'candidates'})"
+            if len(panels) > 1:
+                label = label[:-1] + " in all panels)"
+            style = {"marker": "x", "color": "none", "markeredgecolor": _GREY, "markersize": 6}
+            handles.append(Line2D([], [], label=label, **style))
+        unknown = np.logical_or.reduce([panel["unknown"] for panel in panels])
+        if unknown.any():
+            names = ", ".join(str(self.candidates[i]) for i in np.flatnonzero(unknown))
+            label = "not in the reference, or not for every target: " + names
+            if len(panels) == 1:
+                label = "not in the reference: " + names
+            handles.append(Line2D([], [], color="none", label=label))
+        return handles
+
+    @staticmethod
+    def _draw_missing(ax, panel):
+        """Mark the performance of those without a score at the left edge."""
+        heights = panel["performance"][0][panel["unscored"] & ~panel["unknown"]]
+        style = {"transform": ax.get_yaxis_transform(), "color": _GREY, "markersize": 6}
+        ax.plot([0.03] * len(heights), heights, "x", **style)
+
+    def _label_panel(self, ax, place, panel, coefficient, width):
+        shown, found, title = panel["shown"], None, self.titles[place]
+        if coefficient is not None:
+            found = rank_correlation(
+                panel["score"][0][shown],
+                panel["performance"][0][shown],
+                coefficient,
+                n_permutations=0,
+            )
+            value = f"undefined: {found.reason}"
+            if found.reason is None:
+                low, high = found.interval
+                value = f"{written(found.statistic)} ({written(low)} to {written(high)})"
+            title += f"\n{SYMBOLS[coefficient]} {value}"
+        self.correlations_.append(found)
+        ax.set_title(wrap(title, width, _TITLE_SIZE), fontsize=_TITLE_SIZE, parse_math=False)
+        name = wrap(str(self.score_names[place]), width, _LABEL_SIZE)
+        ax.set_xlabel(name, fontsize=_LABEL_SIZE, parse_math=False)
+        ax.tick_params(labelsize=_LABEL_SIZE - 1)
+        ax.locator_params(nbins=5)
+        ax.grid(color="#e2e2e2", linewidth=0.7)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+
+    def _draw_key(self, axes, own_figure):
+        """Explain numbers, beside the panels."""
+        from matplotlib.lines import Line2D
+
+        labels = [f"{place}  {name}" for place, name in enumerate(self.candidates, 1)]
+        handles = [Line2D([], [], color="none") for _ in labels]
+        style = {"handlelength": 0, "handletextpad": 0, "frameon": False, "labelspacing": 0.3}
+        last = axes[-1]
+        if own_figure:
+            where = {"loc": "outside right upper", "fontsize": _NAME_SIZE}
+            key = last.figure.legend(handles, labels, **where, **style)
+        else:
+            # As small as it must be to stand beside the axes.
+            size = last.bbox.height / last.figure.dpi * 72 / (1.5 * len(labels))
+            where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+            where["fontsize"] = min(max(size, 5), _NAME_SIZE)
+            key = last.legend(handles, labels, **where, **style)
+            # The notes below become the legend of these axes.
+            last.add_artist(key)
+            if last.figure.get_layout_engine() is None:
+                make_room(axes, right=key.get_window_extent().width + 8)
+        for text in key.get_texts():
+            text.set_parse_math(False)
+        return key
+
+
+def _draw_bars(ax, panel, options):
+    shown = panel["shown"]
+    spreads, x_y = {}, []
+    for side, name in (("score", "xerr"), ("performance", "yerr")):
+        mean, low, high = (part[shown] for part in panel[side])
+        x_y.append(mean)
+        if (high > low).any():
+            spreads[name] = np.array([mean - low, high - mean])
+    if not spreads:
+        return None
+    style = {"fmt": "none", "ecolor": "#8fb8d6", "elinewidth": 1.2, "zorder": 3}
+    return ax.errorbar(*x_y, **spreads, **{**style, **options})
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _summary(values, interval):
+    """Mean, low and high of each row, of what there is."""
+    finite = np.isfinite(values)
+    mean, low, high = (np.full(len(values), np.nan) for _ in range(3))
+    for row in np.flatnonzero(finite.any(axis=1)):
+        known = values[row, finite[row]]
+        mean[row] = low[row] = high[row] = known.mean()
+        if interval == "range":
+            low[row], high[row] = known.min(), known.max()
+        elif interval == "std":
+            low[row], high[row] = mean[row] - known.std(), mean[row] + known.std()
+    return mean, low, high
+
+
+def _table(rows):
+    """Rows of different lengths as an array, with NaN where a row is shorter."""
+    table = np.full((len(rows), max(1, *map(len, rows))), np.nan)
+    for place, row in enumerate(rows):
+        table[place, : len(row)] = row
+    return table
+
+
+def _read_cells(columns):
+    """Give scores over repeats by candidate, for each (target, metric, fraction)."""
+    scores = read_numbers(columns["score"], "score")
+    for row, status in enumerate(columns.get("status", [])):
+        if status == "failed":
+            scores[row] = np.nan
+    cells, seen = {}, set()
+    names = ("target", "metric", "fraction", "candidate", "repeat")
+    for row, key in enumerate(zip(*(columns[name] for name in names), strict=True)):
+        if key in seen:
+            raise ValueError(
+                "'frame' must have one row for each score. Got two for "
+                + ", ".join(f"{name} {value!r}" for name, value in zip(names, key, strict=True))
+                + "."
+            )
+        seen.add(key)
+        cells.setdefault(key[:3], {}).setdefault(key[3], []).append(scores[row])
+    return cells
+
+
+def _is_dict(value):
+    return isinstance(value, Mapping) or (hasattr(value, "items") and hasattr(value, "index"))
+
+
+def _read_reference(reference, targets, measure):
+    """Give for each target the values of each candidate."""
+    nested = _is_dict(reference) and all(
+        _is_dict(value) or hasattr(value, "measures") for _, value in reference.items()
+    )
+    by_target = {str(name): value for name, value in reference.items()} if nested else None
+    if nested:
+        missing = [name for name in targets if name not in by_target]
+        if missing or not by_target:
+            raise ValueError(f"'reference' must have every target. It lacks {missing or targets}.")
+    elif len(targets) > 1:
+        raise ValueError(
+            f"'reference' must be a dict with a reference for each of the targets {targets}, or "
+            "one of them must be chosen by 'target'. Got one reference."
+        )
+    return {name: _read_one(by_target[name] if nested else reference, measure) for name in targets}
+
+
+def _read_one(reference, measure):
+    if hasattr(reference, "measures") and hasattr(reference, "rows"):  # a ReferenceRanking
+        measure = reference.measures[0] if measure is None else measure
+        if measure not in reference.measures:
+            raise ValueError(
+                f"'measure' must be one of {list(reference.measures)}. Got {measure!r} instead."
+            )
+        values = {}
+        for row in reference.rows:
+            if row.measure == measure and not row.from_scratch:
+                values.setdefault(row.candidate, []).append(row.value)
+        return values
+    if not _is_dict(reference):
+        raise TypeError(
+            "'reference' must be a dict or Series of performance by candidate, or a "
+            f"ReferenceRanking. Got {type(reference).__name__} instead."
+        )
+    return {
+        str(name): _numbers(value if np.ndim(value) else [value], name)
+        for name, value in reference.items()
+    }
+
+
+def _numbers(values, name):
+    try:
+        read = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        read = None
+    if read is None or read.ndim != 1:
+        raise ValueError(
+            "'reference' must have a number, or several, for each candidate. "
+            f"Got {values!r} for {name!r}."
+        )
+    return read.tolist()
+
+
+def _mean_or(values, default):
+    known = [value for value in values or () if np.isfinite(value)]
+    return float(np.mean(known)) if known else default
