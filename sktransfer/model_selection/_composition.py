@@ -9,7 +9,7 @@ from ..utils._sklearn import _BaseComposition, _raise_for_params, _routing_enabl
 from ._extraction import as_candidate
 from ._metric_collection import get_collection_params, named_metrics, set_collection_params
 
-__all__ = ["CandidateComposition", "candidates_have"]
+__all__ = ["CandidateComposition", "NamedCandidates", "candidates_have"]
 
 
 def candidates_have(attribute):
@@ -29,8 +29,11 @@ def candidates_have(attribute):
     return check
 
 
-class CandidateComposition(_BaseComposition):
-    """Base of estimators with the parameters ``candidates``, ``metric`` and ``cv``."""
+class NamedCandidates(_BaseComposition):
+    """Base of everything with named candidates and with metrics among its parameters."""
+
+    # The parameter that holds a metric or several.
+    _holds_metrics = "metric"
 
     def get_params(self, deep=True):
         """Get the parameters, and with `deep` those of candidates and metrics.
@@ -40,7 +43,8 @@ class CandidateComposition(_BaseComposition):
         deep : bool, default=True
             Whether to add the candidates by name, their parameters as ``<name>__<parameter>``,
             and those of the metric as ``metric__<parameter>``, of several metrics as
-            ``metric__<name>__<parameter>``.
+            ``metric__<name>__<parameter>``; where the parameter is called ``metrics``,
+            ``metrics__<name>__<parameter>``.
 
         Returns
         -------
@@ -49,8 +53,9 @@ class CandidateComposition(_BaseComposition):
         """
         params = self._get_params("candidates", deep=deep)
         if deep:
-            nested = get_collection_params(self.metric)
-            params.update((f"metric__{key}", value) for key, value in nested.items())
+            holder = self._holds_metrics
+            nested = get_collection_params(getattr(self, holder))
+            params.update((f"{holder}__{key}", value) for key, value in nested.items())
         return params
 
     def set_params(self, **params):
@@ -59,23 +64,63 @@ class CandidateComposition(_BaseComposition):
         Parameters
         ----------
         **params : dict
-            For example ``cv=5``, ``resnet="drop"``, ``pca__n_components=8``,
-            ``metric__tol=1e-3`` or, with several metrics, ``metric__logme__tol=1e-3``.
+            For example ``n_jobs=2``, ``resnet="drop"``, ``pca__n_components=8``,
+            ``metric__tol=1e-3`` or, with several metrics, ``metric__logme__tol=1e-3``; where the
+            parameter is called ``metrics``, ``metrics__logme__tol=1e-3``.
 
         Returns
         -------
         self : object
             The estimator itself.
         """
-        if "metric" in params:  # first, because nested keys are meant for the new one
-            self.metric = params.pop("metric")
-        if isinstance(self.metric, str | list | tuple | dict):
-            nested = {key: params.pop(key) for key in list(params) if key.startswith("metric__")}
+        holder = self._holds_metrics
+        if holder in params:  # first, because nested keys are meant for the new one
+            setattr(self, holder, params.pop(holder))
+        if isinstance(getattr(self, holder), str | list | tuple | dict):
+            prefix = f"{holder}__"
+            nested = {key: params.pop(key) for key in list(params) if key.startswith(prefix)}
             if nested:
-                nested = {key.removeprefix("metric__"): value for key, value in nested.items()}
-                self.metric = set_collection_params(self.metric, nested)
+                nested = {key.removeprefix(prefix): value for key, value in nested.items()}
+                setattr(self, holder, set_collection_params(getattr(self, holder), nested))
         self._set_params("candidates", **params)
         return self
+
+    def _active_candidates(self):
+        return [
+            (name, as_candidate(candidate))
+            for name, candidate in self.candidates
+            if candidate != "drop"
+        ]
+
+    def _validate_candidates(self):
+        if not self.candidates or not all(
+            isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)
+            for pair in self.candidates
+        ):
+            raise ValueError(
+                "'candidates' must be a non-empty list of (name, transformer) tuples. "
+                f"Got {self.candidates!r} instead."
+            )
+        names, candidates = zip(*self.candidates, strict=True)
+        self._validate_names(names)
+        self._check_estimators_are_instances(candidates)
+        active = self._active_candidates()
+        if not active:
+            raise ValueError(
+                "All candidates are dropped. At least one is required to be a transformer."
+            )
+        for name, candidate in active:
+            if not all(hasattr(candidate, m) for m in ("fit", "transform", "get_params")):
+                raise TypeError(
+                    "All candidates should be scikit-learn transformers that implement fit and "
+                    f"transform, or be 'drop' or 'passthrough'. {name!r}: {candidate!r} "
+                    f"(type {type(candidate)}) doesn't."
+                )
+        return active
+
+
+class CandidateComposition(NamedCandidates):
+    """Base of estimators with the parameters ``candidates``, ``metric`` and ``cv``."""
 
     def get_metadata_routing(self):
         """Get the metadata routing of the estimator.
@@ -117,39 +162,6 @@ class CandidateComposition(_BaseComposition):
                 dtype for dtype in dtypes[0] if all(dtype in others for others in dtypes)
             ]
         return tags
-
-    def _active_candidates(self):
-        return [
-            (name, as_candidate(candidate))
-            for name, candidate in self.candidates
-            if candidate != "drop"
-        ]
-
-    def _validate_candidates(self):
-        if not self.candidates or not all(
-            isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)
-            for pair in self.candidates
-        ):
-            raise ValueError(
-                "'candidates' must be a non-empty list of (name, transformer) tuples. "
-                f"Got {self.candidates!r} instead."
-            )
-        names, candidates = zip(*self.candidates, strict=True)
-        self._validate_names(names)
-        self._check_estimators_are_instances(candidates)
-        active = self._active_candidates()
-        if not active:
-            raise ValueError(
-                "All candidates are dropped. At least one is required to be a transformer."
-            )
-        for name, candidate in active:
-            if not all(hasattr(candidate, m) for m in ("fit", "transform", "get_params")):
-                raise TypeError(
-                    "All candidates should be scikit-learn transformers that implement fit and "
-                    f"transform, or be 'drop' or 'passthrough'. {name!r}: {candidate!r} "
-                    f"(type {type(candidate)}) doesn't."
-                )
-        return active
 
     def _metric_route(self, metrics, name):
         """Name of a metric in the metadata routing."""

@@ -223,9 +223,11 @@ class Extractor:
         and the fitted candidates that do learn.
     probabilities : bool
         Whether some metric needs the outputs of a source head.
+    data_digest : DataDigest, default=None
+        The digest of `X`, where it is known already.
     """
 
-    def __init__(self, X, y, n_samples, memory, probabilities):
+    def __init__(self, X, y, n_samples, memory, probabilities, data_digest=None):
         # One that writes into its data would change the data of all the others.
         self.X = _read_only(X)
         self.y = _read_only(y)
@@ -233,7 +235,7 @@ class Extractor:
         self.probabilities = probabilities
         self._stored = self._cache = None
         if isinstance(memory, FeatureStore):
-            self._stored = StoredExtraction(memory, self.X)
+            self._stored = StoredExtraction(memory, self.X, data_digest)
         elif getattr(memory, "location", memory) is not None:
             # One without a place to write to hands the function back; computing the key of all
             # weights and data would be for nothing.

@@ -6,6 +6,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -27,11 +28,17 @@ class Cell:
         Why there is no score.
     metric : fitted metric or None
         Kept only where it is asked for.
+    seconds : float
+        Time taken. What metrics share counts for the first of them.
+    warnings : list of (category, str)
+        Warnings the metric gave.
     """
 
     score: float = np.nan
     error: Exception | None = None
     metric: object = None
+    seconds: float = 0.0
+    warnings: list = field(default_factory=list)
 
 
 @dataclass
@@ -102,7 +109,7 @@ class ScoringResult:
     seconds: float = 0.0
 
 
-def score_task(task):
+def score_task(task, collect_warnings=None):
     """Score one candidate in one split by all metrics, which share one decomposition.
 
     An exception becomes part of the result, and so do warnings: the caller knows the names of the
@@ -112,6 +119,9 @@ def score_task(task):
     ----------
     task : ScoringTask
         The task.
+    collect_warnings : callable, default=None
+        Makes a context that collects warnings in a list, of objects with the attributes `category`
+        and `message`. None collects them unless this is one of several threads.
 
     Returns
     -------
@@ -120,6 +130,7 @@ def score_task(task):
     """
     start = time.perf_counter()
     result = ScoringResult(task.candidate, task.split, {})
+    collect_warnings = collect_warnings or partial(_caught_warnings, task.caller)
 
     def select(array):
         return array if task.rows is None or array is None else array[task.rows]
@@ -132,7 +143,8 @@ def score_task(task):
     inputs = {}
     for name, metric in task.metrics.items():
         sample_weight = task.sample_weights.get(name)
-        with _caught_warnings(task.caller) as caught:
+        cell_start = time.perf_counter()
+        with collect_warnings() as caught:
             try:
                 shared = inputs.get(id(sample_weight))
                 if shared is None:
@@ -155,10 +167,9 @@ def score_task(task):
             except Exception as error:
                 cell = Cell(error=error)
         result.cells[name] = cell
-        for warning in caught:
-            said = (warning.category, str(warning.message))
-            if said not in result.warnings:
-                result.warnings.append(said)
+        cell.seconds = time.perf_counter() - cell_start
+        cell.warnings = [(warning.category, str(warning.message)) for warning in caught]
+        result.warnings = list(dict.fromkeys([*result.warnings, *cell.warnings]))
     result.seconds = time.perf_counter() - start
     return result
 

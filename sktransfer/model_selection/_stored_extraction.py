@@ -21,13 +21,15 @@ class StoredExtraction:
     X : array-like
         All data passed to the selection. They are read once for all candidates, when the first one
         asks for it.
+    digest : DataDigest, default=None
+        The digest of the data, where somebody has read them already.
     """
 
-    def __init__(self, store, X):
+    def __init__(self, store, X, digest=None):
         self.store = store
         self.X = X
-        self._digest = None
-        self._can_name_data = None
+        self._digest = digest
+        self._can_name_data = None if digest is None else True
 
     @property
     def can_name_data(self):

@@ -7,6 +7,8 @@ import warnings
 import joblib
 import sklearn
 
+from ._heard import hear
+
 __all__ = ["announce"]
 
 # Frames of this package, and of those whose wrappers stand between it and the caller, are passed
@@ -27,6 +29,8 @@ def announce(message, category):
     category : type
         The kind of warning.
     """
+    if hear(message, category):
+        return
     level, frame = 2, sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PASSED_OVER):
         frame = frame.f_back
