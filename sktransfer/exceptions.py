@@ -8,12 +8,14 @@ __all__ = [
     "CheckpointMismatchWarning",
     "ConstantTargetWarning",
     "DamagedCacheWarning",
+    "EnlargedSubsetWarning",
     "HeadNotLoadedWarning",
     "NoValidationPartWarning",
     "NoiseFloorWarning",
     "NotConvergedWarning",
     "ProbabilityNormalizationWarning",
     "RandomFeaturesWarning",
+    "SharedRowsWarning",
     "SingletonClassWarning",
     "SkippedFilesWarning",
     "StaleCacheWarning",
@@ -92,3 +94,11 @@ class CheckpointMismatchWarning(TransferabilityWarning):
 
 class SkippedFilesWarning(TransferabilityWarning):
     """Image files that can't be read were left out, together with their labels."""
+
+
+class EnlargedSubsetWarning(TransferabilityWarning):
+    """A subset has far more rows than were asked for, because every class is in it."""
+
+
+class SharedRowsWarning(TransferabilityWarning):
+    """Equal rows are in different groups, which a patient or lesion under two names would be."""

@@ -2,5 +2,12 @@
 
 from ._scorer import make_transferability_scorer
 from ._selector import TransferabilitySelector
+from ._study import RobustnessStudy
+from ._subsets import NestedStratifiedSubsets
 
-__all__ = ["TransferabilitySelector", "make_transferability_scorer"]
+__all__ = [
+    "NestedStratifiedSubsets",
+    "RobustnessStudy",
+    "TransferabilitySelector",
+    "make_transferability_scorer",
+]

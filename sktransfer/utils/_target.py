@@ -95,7 +95,7 @@ def _detect_task(y):
     return "classification", "labels"
 
 
-def encode_target(y, *, tasks, name, task="auto"):
+def encode_target(y, *, tasks, name, task="auto", regression_by="LogME(task='regression')"):
     """Turn ``y`` into a :class:`Target`, or say in one sentence why that can't be.
 
     Parameters
@@ -109,6 +109,8 @@ def encode_target(y, *, tasks, name, task="auto"):
         Who asks, for messages.
     task : {"auto", "classification", "multilabel", "regression"}, default="auto"
         The task; "auto" recognises it from the values.
+    regression_by : str, default="LogME(task='regression')"
+        How the caller is told that whole numbers are values, for messages.
 
     Returns
     -------
@@ -141,7 +143,7 @@ def encode_target(y, *, tasks, name, task="auto"):
         raise ValueError(
             f"The target y for {name} has {y.shape[1]} columns of whole numbers, which may be "
             "several labels per sample (one target at a time is supported, or 0/1 columns) or "
-            "several values to predict: use LogME(task='regression') or floats for the latter."
+            f"several values to predict: use {regression_by} or floats for the latter."
         )
     if task == "classification":
         if detected != "classification":
@@ -154,7 +156,7 @@ def encode_target(y, *, tasks, name, task="auto"):
             warnings.warn(
                 f"The target y for {name} holds whole floats with {len(classes)} distinct values "
                 f"in {len(y)} samples and is read as class labels; for a regression use "
-                "LogME(task='regression'), for labels integers.",
+                f"{regression_by}, for labels integers.",
                 AmbiguousTargetWarning,
                 stacklevel=2,
             )
