@@ -85,7 +85,7 @@ class NestedStratifiedSubsets(BaseEstimator):
       several labels times their number. :math:`k_c \ge 1` where whole groups can do both.
 
     For classes this follows from the construction. The bounds for labels and groups are not proved
-    for the greedy order that is used there; they held in all of 20,000 random tables.
+    for the greedy order that is used there; they held in all of 10,000 random tables.
 
     Which rows are drawn depends on the order of the rows. Classes that are in no row are unknown
     here, and play no part.
