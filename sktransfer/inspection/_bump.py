@@ -300,18 +300,17 @@ class RankBumpDisplay:
             axes = new_axes(len(panels), n_rows, n_columns, size)
         self.lines_, self.names_ = [], []
         for panel, panel_ax in zip(panels, axes, strict=True):
-            width = panel_ax.bbox.width / panel_ax.figure.dpi
-            column, room = (panel.column_width(), width) if own_figure else (None, width)
-            column = column or width / (len(panel.columns) - 1 + 2 * _MARGIN)
+            room = panel_ax.bbox.width / panel_ax.figure.dpi
+            column = room / (len(panel.columns) - 1 + 2 * _MARGIN)
+            if own_figure:
+                room, column = panel.size()[0] - 0.1, panel.column_width()
             colors = panel.colors(marked, highlight is not None, cmap)
             self.lines_.append(_draw_lines(panel_ax, panel, colors, line_kwargs or {}))
             self.names_.append(_draw_names(panel_ax, panel, colors, set(marked)))
-            title = panel.title
-            if own_figure:
-                room = panel.size()[0] - 0.1
-            panel_ax.set_title(
-                wrap(title, room, _TITLE_SIZE), fontsize=_TITLE_SIZE, parse_math=False
-            )
+            # Over the names too; those of a single column stand on its left only.
+            place = {} if len(panel.columns) > 1 else {"x": 1, "ha": "right"}
+            title, style = wrap(panel.title, room, _TITLE_SIZE), {"fontsize": _TITLE_SIZE, **place}
+            panel_ax.set_title(title, parse_math=False, **style)
             panel_ax.set_xticks(
                 range(len(panel.columns)),
                 [wrap(name, column - 0.06, _LABEL_SIZE) for name in panel.columns],
@@ -370,7 +369,7 @@ class _Panel:
             return [colors.get(name, _GREY) for name in self.names]
         shades = matplotlib.colormaps[cmap] if isinstance(cmap, str) else cmap
         places = np.empty(len(self.names))
-        places[self.order(last=False)] = np.linspace(0, 0.86, len(self.names))
+        places[self.order(last=False)] = np.linspace(0, 0.82, len(self.names))
         return [shades(place) for place in places]
 
     def column_width(self):
@@ -443,7 +442,7 @@ def _draw_lines(ax, panel, colors, options):
             style = {"markerfacecolor": "white", "markeredgecolor": _DARK, "markersize": 11}
             ax.plot([column], [rank], "o", zorder=6, **style)
             ax.text(column, rank, str(count), ha="center", va="center", fontsize=7, zorder=7)
-    return lines
+    return {name: lines[name] for name in panel.names}
 
 
 def _draw_names(ax, panel, colors, marked):
@@ -511,7 +510,7 @@ def _read_scores(scores):
                 str(name): value
                 for name, value in zip(
                     dict(side.items()),
-                    read_numbers(list(dict(side.items()).values()), column),
+                    read_numbers(list(dict(side.items()).values()), column, argument="scores"),
                     strict=True,
                 )
             }

@@ -115,7 +115,7 @@ def _as_list(column):
     return list(column)
 
 
-def read_numbers(values, column, low=-math.inf, high=math.inf):
+def read_numbers(values, column, low=-math.inf, high=math.inf, argument="frame"):
     """Read numbers, with NaN for what is missing.
 
     Parameters
@@ -126,6 +126,8 @@ def read_numbers(values, column, low=-math.inf, high=math.inf):
         What they are called in messages.
     low, high : float
         Their limits.
+    argument : str, default="frame"
+        What has this column.
 
     Returns
     -------
@@ -142,8 +144,8 @@ def read_numbers(values, column, low=-math.inf, high=math.inf):
             limits = "" if math.isinf(low) else f" from {low:g} to {high:g}"
             limits = f" of at least {low:g}" if limits and math.isinf(high) else limits
             raise ValueError(
-                f"Column '{column}' of 'frame' must hold numbers{limits}, or NaN where there is "
-                f"none. Got {value!r} in row {row}."
+                f"Column '{column}' of '{argument}' must hold numbers{limits}, or NaN where there "
+                f"is none. Got {value!r} in row {row}."
             )
         read[row] = value
     return read

@@ -101,7 +101,7 @@ class ScorePerformanceDisplay:
     >>> reference = {"resnet": 0.93, "vit": 0.95, "vgg": 0.90}
     >>> display = ScorePerformanceDisplay.from_frame(frame, reference)
     >>> [text.get_text() for text in display.texts_[0]]
-    ['resnet', 'vit', 'vgg']
+    ['vit', 'resnet', 'vgg']
     >>> plt.show()
     """
 
@@ -472,6 +472,7 @@ class ScorePerformanceDisplay:
             key = last.legend(handles, labels, **where, **style)
             # The notes below become the legend of these axes.
             last.add_artist(key)
+            key.set_clip_on(False)  # it is outside, and layouts must know
             if last.figure.get_layout_engine() is None:
                 make_room(axes, right=key.get_window_extent().width + 8)
         for text in key.get_texts():

@@ -215,6 +215,8 @@ class StabilityDisplay(HeatMaps):
         present = {(cell[0], cell[1]) for cell in cells}
         panels = [(t, m) for m in measures for t in targets if (t, m) in present]
         fractions = sorted({f for (t, _, metric, f) in cells if t in targets and metric in metrics})
+        if not fractions:
+            raise ValueError("'frame' has no row for the 'target' and 'metric' chosen.")
         grid = [
             [[cells.get((*panel, metric, f), _ABSENT) for f in fractions] for metric in metrics]
             for panel in panels
