@@ -16,13 +16,13 @@ from ._metric_collection import (
     named_metrics,
 )
 from ._study_inputs import library_versions, metric_records, refuse_other_inputs
+from ._study_reference import check_reference, references_by_target
 from ._study_run import StudyRun, known_identities
 from ._study_shown import combine_pools, shown_tables
 from ._study_store import StudyStore
-from ._study_tables import references_by_target
-from ._study_target import read_subsets, target_inputs
+from ._study_target import check_target_arguments, read_subsets, target_inputs
 from ._subsets import NestedStratifiedSubsets
-from ._validation import check_target, open_memory
+from ._validation import open_memory
 
 __all__ = ["RobustnessStudy"]
 
@@ -262,7 +262,9 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         candidates, metrics, y, subsets, described, memory = inputs
         records = metric_records(metrics, self.random_state)
         with self._opened(to_write=True) as store:
-            identities, found = known_identities(candidates, store.candidates(), target, X, y)
+            identities, found = known_identities(
+                candidates, store.candidates(), target, X, y, int(self.random_state)
+            )
             refuse_other_inputs(store, self._called, described, subsets, records, found)
             store.register(
                 library_versions(),
@@ -319,17 +321,8 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         for metric in metrics.values():
             if hasattr(metric, "_parameter_constraints"):
                 metric._validate_params()
-        if not isinstance(target, str) or not target:
-            raise ValueError(
-                f"'target' must be a name, a non-empty string. Got {target!r} instead."
-            )
-        if y is None:
-            raise ValueError("RobustnessStudy requires y, the labels of the target. Got None.")
-        y = check_target(X, y)
-        if groups is not None and len(groups) != len(y):
-            raise ValueError(
-                f"'groups' must have a group for each of the {len(y)} samples. Got {len(groups)}."
-            )
+        y = check_target_arguments(X, y, target, groups)
+        check_reference(self.reference, target, list(candidates))
         splitter = NestedStratifiedSubsets() if self.subsets is None else self.subsets
         subsets = read_subsets(splitter, X, y, groups, self.include_full)
         described = target_inputs(target, X, y, groups, splitter)

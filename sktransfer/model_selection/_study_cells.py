@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from ..utils._heard import heard_warnings
 from ..utils._one_thread import one_thread
-from ..utils._sklearn import _safe_indexing
+from ..utils._sklearn import _num_samples, _safe_indexing
 from ._extraction import Extractor
 from ._metric_collection import is_relative_to_pool, needs_probabilities
 from ._results import reason_of
@@ -190,15 +190,17 @@ class Rows:
         data : array-like or None
             The rows.
         """
-        if self.data is None or self.rows is None:
-            return self.data
-        if not isinstance(self.data, np.ndarray):
+        if self.data is None or self.rows is None or self._are_all():
+            rows = self.data
+        elif isinstance(self.data, np.ndarray):
+            rows = np.take(np.asarray(self.data), self.rows, axis=0)
+        else:
             return _safe_indexing(self.data, self.rows)
-        if self.data.dtype.hasobject:
-            return self.data[self.rows]
-        is_all = np.array_equal(self.rows, np.arange(len(self.data)))
-        data = np.asarray(self.data)
-        return np.ascontiguousarray(data if is_all else np.take(data, self.rows, axis=0))
+        is_plain = isinstance(rows, np.ndarray) and not rows.dtype.hasobject
+        return np.ascontiguousarray(rows) if is_plain else rows
+
+    def _are_all(self):
+        return len(self.rows) == _num_samples(self.data) and np.all(np.diff(self.rows) == 1)
 
     def __getstate__(self):
         return {"data": self.select(), "rows": None}

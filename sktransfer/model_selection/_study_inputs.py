@@ -118,7 +118,7 @@ class CandidateIdentity(NamedTuple):
     features: str | None = None
 
 
-def spec_identity(name, candidate):
+def spec_identity(name, candidate, random_state):
     """Say what a candidate is without fitting it, where that is enough.
 
     Parameters
@@ -127,6 +127,8 @@ def spec_identity(name, candidate):
         Its name.
     candidate : transformer
         The candidate, not fitted.
+    random_state : int
+        Where the seeds of candidates come from that learn from the data and have none.
 
     Returns
     -------
@@ -149,7 +151,11 @@ def spec_identity(name, candidate):
             f"The candidate {name!r} cannot be told from others, so that a study with it cannot be "
             f"continued: {error}."
         ) from error
-    return CandidateIdentity(content.hex(), json.dumps(_described(candidate, False)))
+    described = _described(inner, False)
+    if not is_stateless(candidate) and takes_seeds(candidate):
+        described["the study's 'random_state'"] = str(random_state)
+        content = combine("seeded", content, str(random_state))
+    return CandidateIdentity(content.hex(), json.dumps(described))
 
 
 def candidate_identity(name, fitted):
@@ -168,7 +174,8 @@ def candidate_identity(name, fitted):
         What it is.
     """
     fingerprint, _ = candidate_fingerprint(fitted)
-    return CandidateIdentity(fingerprint, json.dumps(_described(fitted, True)))
+    inner = fitted.estimator if isinstance(fitted, FrozenEstimator) else fitted
+    return CandidateIdentity(fingerprint, json.dumps(_described(inner, True)))
 
 
 def _described(candidate, is_of_target):

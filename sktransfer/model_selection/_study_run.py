@@ -99,13 +99,13 @@ class StudyRun:
         work = sum(sizes[key] * len(n) for cells in missing.values() for key, n in cells.items())
         n_cells = len(self.candidates) * len(self.metrics) * len(self.subsets)
         self._counter = StepCounter(n_cells, n_cells - n_missing, work)
-        n_wanted = _UNITS_PER_PROCESS * effective_n_jobs(self.n_jobs)
+        n_processes = effective_n_jobs(self.n_jobs)
         units, inside = [], []
         for name, cells in missing.items():
             for unit in self._units(name, cells):
                 (inside if _is_inside(unit) else units).append(unit)
             # Only as many candidates at once as are needed to give every process work.
-            if len(units) >= n_wanted or effective_n_jobs(self.n_jobs) == 1:
+            if len(units) >= _UNITS_PER_PROCESS * n_processes or n_processes == 1:
                 self._work_on(units, inside)
                 units, inside = [], []
         self._work_on(units, inside)
@@ -245,6 +245,11 @@ class StudyRun:
                     del left[result.candidate, result.fraction, result.repeat]
                     yield result
             except BrokenExecutor as error:
+                if "un-serialize" in str(error):
+                    # Something that is known to this process alone, or features whose file is
+                    # gone from the store meanwhile: here it is still open.
+                    yield from map(run_unit, left.values())
+                    return
                 # A process was killed, for its memory maybe. Others take its place once.
                 if is_second_try:
                     error.add_note(f"Results so far are in {self.called}; a further run continues.")
@@ -299,8 +304,8 @@ class StudyRun:
 
     def _hear(self, who, place, warnings):
         for category, message in warnings:
-            said = self.heard.setdefault((who, category), [])
-            said.append((place, message))
+            first, places = self.heard.get((who, category), ((place, message), set()))
+            self.heard[who, category] = min(first, (place, message)), places | {place}
 
     def announce(self, rows):
         """Give each kind of warning once for each metric, and count the cells without a score.
@@ -313,10 +318,9 @@ class StudyRun:
         for (who, category), said in sorted(
             self.heard.items(), key=lambda item: (item[0][0], item[0][1].__name__)
         ):
-            (candidate, fraction, repeat), message = min(said)
-            n_places = len({place for place, _ in said})
+            ((candidate, fraction, repeat), message), places = said
             where = f"candidate {candidate!r}, fraction {fraction:g}, repeat {repeat}"
-            more = "" if n_places == 1 else f" (and {n_places - 1} more)"
+            more = "" if len(places) == 1 else f" (and {len(places) - 1} more)"
             announce(f"{who} on target {self.target.name!r}, {where}{more}: {message}", category)
         who = {}
         failed = [r for r in rows if r.target == self.target.name and r.status == "failed"]
@@ -351,7 +355,7 @@ def _parallel(n_jobs, units):
     yield from parallel(work)
 
 
-def known_identities(candidates, kept, target, X, y):
+def known_identities(candidates, kept, target, X, y, random_state):
     """Say what candidates are, as far as it is needed before work starts.
 
     Parameters
@@ -364,6 +368,8 @@ def known_identities(candidates, kept, target, X, y):
         Name of the target.
     X, y : data
         The target.
+    random_state : int
+        Where seeds come from.
 
     Returns
     -------
@@ -373,7 +379,7 @@ def known_identities(candidates, kept, target, X, y):
         These, and those of candidates that the store knows, and that are fitted now to see whether
         they are the same.
     """
-    identities = {name: spec_identity(name, c) for name, c in candidates.items()}
+    identities = {n: spec_identity(n, c, random_state) for n, c in candidates.items()}
     found = {name: identity for name, identity in identities.items() if identity is not None}
     data = Extractor(X, y, len(y), None, False)
     known = {name for names in kept.values() for name, (_, said, *_) in names.items() if said}

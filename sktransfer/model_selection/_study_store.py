@@ -194,9 +194,10 @@ class StudyStore:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION:
+            found = "an empty file" if self._is_empty() else "another SQLite database"
             raise ValueError(
                 "The 'store' parameter must be the file of a robustness study. "
-                f"Got {os.fspath(path)!r} instead, another SQLite database."
+                f"Got {os.fspath(path)!r} instead, {found}."
             )
         if version != _FORMAT:
             raise ValueError(

@@ -1,8 +1,6 @@
 """Tables of a robustness study: cells, rankings, stability and agreement as data frames."""
 
-from collections.abc import Mapping
 from itertools import combinations, groupby
-from numbers import Number
 from operator import attrgetter
 
 import numpy as np
@@ -13,11 +11,11 @@ from ..evaluation import (
     stability_intra,
     stability_ref,
 )
+from ._study_reference import reference_for
 
 __all__ = [
     "CELL_COLUMNS",
     "StudyTables",
-    "references_by_target",
 ]
 
 CELL_COLUMNS = (
@@ -33,65 +31,6 @@ CELL_COLUMNS = (
     "seconds",
 )
 _FULL = 1.0
-
-
-def references_by_target(reference, targets):
-    """Bring references into one form.
-
-    Parameters
-    ----------
-    reference : mapping
-        By target, what :func:`~sktransfer.evaluation.rank_correlation` takes as reference; or such
-        a reference itself, if there is one target.
-    targets : list of str
-        Names of the targets.
-
-    Returns
-    -------
-    references : dict of str to dict of str to float
-        By target and candidate.
-
-    Raises
-    ------
-    ValueError
-        If there is no reference, or none for a target.
-    """
-    if reference is None:
-        raise ValueError(
-            "A reference is needed: a number for each candidate, by target. Pass 'reference' here "
-            "or to RobustnessStudy."
-        )
-    is_by_target = isinstance(reference, Mapping) and not any(
-        value is None or isinstance(value, Number | np.generic) for value in reference.values()
-    )
-    if not is_by_target:
-        if len(targets) != 1:
-            raise ValueError(
-                "'reference' must be a mapping of targets to references for a study of several "
-                f"targets, {targets!r}. Got one reference instead."
-            )
-        reference = {targets[0]: reference}
-    absent = [target for target in targets if target not in reference]
-    if absent:
-        raise ValueError(
-            f"'reference' must have a reference for each target. Got none for {absent!r}; there "
-            f"are those of {list(reference)!r}."
-        )
-    return {target: _numbers(reference[target]) for target in targets}
-
-
-def _numbers(reference):
-    """Give a reference as numbers by candidate."""
-    if hasattr(reference, "reference"):  # a ranking by fine-tuned performance
-        reference = reference.reference()
-    if hasattr(reference, "to_dict"):
-        reference = reference.to_dict()
-    if not isinstance(reference, Mapping):
-        raise ValueError(
-            "'reference' must have a number for each candidate by its name. "
-            f"Got {type(reference).__name__} instead."
-        )
-    return dict(reference)
 
 
 class StudyTables:
@@ -166,7 +105,7 @@ class StudyTables:
         columns = ("target", "metric", "fraction", "repeat", "value", "reason")
         found = []
         for (target, metric), subsets in self._blocks():
-            reference = self._reference(references, target)
+            reference = reference_for(references[target], self.pools[target], target)
             for fraction, table in self._tables(target, subsets).items():
                 for repeat in table.index:
                     result = stability_ref(
@@ -222,11 +161,13 @@ class StudyTables:
                         reference = (
                             self._on_all(target, blocks[chosen[0]])
                             if references is None
-                            else self._reference(references, target)
+                            else reference_for(references[target], self.pools[target], target)
                         )
                         result = stability_ref(*frames, reference, coefficient, **options)
                     repeats = [(fraction, repeat) for repeat in frames[0].index]
-                    used = [*repeats, (_FULL, 0)] if kind == "ref" else repeats
+                    used = repeats
+                    if kind == "ref" and references is None:
+                        used = [*repeats, (_FULL, 0)]
                     reason = self._explained(result.reason, target, chosen, used)
                     found.append(
                         (target, *chosen, fraction, result.statistic)
@@ -262,16 +203,6 @@ class StudyTables:
     def _on_all(self, target, subsets):
         scores = subsets.get((_FULL, 0), {})
         return {name: scores.get(name, np.nan) for name in self.pools[target]}
-
-    def _reference(self, references, target):
-        reference = references[target]
-        absent = [name for name in self.pools[target] if name not in reference]
-        if absent:
-            raise ValueError(
-                f"'reference' must have a number for each candidate of target {target!r}. "
-                f"Got none for {absent!r}."
-            )
-        return {name: reference[name] for name in self.pools[target]}
 
     def _explained(self, reason, target, metrics, subsets):
         """Add to a reason why the first of the scores that are not there is not."""

@@ -8,12 +8,55 @@ import numpy as np
 from ..backbones._store_content import content_digest
 from ..backbones._store_data import digest_data
 from ..backbones._store_hashing import array_digest
+from ..utils._sklearn import _num_samples
 from ._study_inputs import said_parameters, said_value
+from ._validation import check_target
 
-__all__ = ["StudySubset", "TargetInputs", "read_subsets", "target_inputs"]
+__all__ = [
+    "StudySubset",
+    "TargetInputs",
+    "check_target_arguments",
+    "read_subsets",
+    "target_inputs",
+]
 
 #: Parameters of a splitter that more subsets are asked for with.
 _GROWING = ("fractions", "n_repeats")
+
+
+def check_target_arguments(X, y, target, groups):
+    """Check what a target is given by.
+
+    Parameters
+    ----------
+    X, y : data
+        Its data and labels.
+    target : str
+        Its name.
+    groups : array-like or None
+        Groups of samples.
+
+    Returns
+    -------
+    y : ndarray
+        The labels as an array.
+
+    Raises
+    ------
+    ValueError
+        If something is wrong.
+    """
+    if not isinstance(target, str) or not target:
+        raise ValueError(f"'target' must be a name, a non-empty string. Got {target!r} instead.")
+    if y is None:
+        raise ValueError("RobustnessStudy requires y, the labels of the target. Got None.")
+    y = check_target(X, y)
+    if groups is not None and _num_samples(groups) != len(y):
+        raise ValueError(
+            f"'groups' must have a group for each of the {len(y)} samples. "
+            f"Got {_num_samples(groups)}."
+        )
+    return y
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,31 @@
-"""Rows that are done are told to whoever listens, and to nobody else."""
+"""Steps that are done, with an estimate of the time that is left."""
 
-import threading
-
-import numpy as np
 import pytest
 
-from sktransfer.utils._progress import report_rows, rows_reported_to
+from sktransfer.utils import _progress
+from sktransfer.utils._progress import StepCounter, Steps, said_duration, steps_reported_to
 
 
-def test_rows_are_told_inside_the_context_only():
-    told = []
-    report_rows(1, 9)
-    with rows_reported_to(lambda *rows: told.append(rows)):
-        report_rows(2, 9)
-        with rows_reported_to(lambda *rows: told.append(("inner", *rows))):
-            report_rows(3, 9)
-        thread = threading.Thread(target=report_rows, args=(4, 9))
-        thread.start()
-        thread.join()
-        report_rows(5, 9)
-    report_rows(6, 9)
-    assert told == [(2, 9), ("inner", 3, 9), (5, 9)]
+def test_the_time_that_is_left_follows_the_work(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
+    seen = []
+    counter = StepCounter(10, n_done=4, work=60.0)
+    assert counter.add(1, 0.0, "nothing yet").seconds_left is None
+    with steps_reported_to(seen.append):
+        now[0] += 5
+        counter.add(1, 20.0, "a")
+        now[0] += 5
+        counter.add(2, 40.0, "b")
+    now[0] += 5
+    assert counter.add(2, 5.0, "c") == Steps(10, 10, 0.0, "c")
+    assert seen == [Steps(6, 10, 10.0, "a"), Steps(8, 10, 0.0, "b")]
+    assert [str(steps) for steps in seen] == ["[6/10] a, 10 s left", "[8/10] b, 0 s left"]
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
-def test_a_backbone_tells_of_every_batch(n_workers):
-    pytest.importorskip("torch", reason="backbones need torch")
-    from sktransfer.backbones import TinyZooBackbone
-
-    images = np.zeros((23, 28, 28), dtype=np.uint8)
-    backbone = TinyZooBackbone("mnist_half", batch_size=10, n_workers=n_workers).fit(images)
-    told = []
-    with rows_reported_to(lambda *rows: told.append(rows)):
-        backbone.transform(images)
-    assert told == [(10, 23), (20, 23), (23, 23)]
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6000, "1.7 h")],
+)
+def test_durations(seconds, words):
+    assert said_duration(seconds) == words
