@@ -12,8 +12,8 @@ samples of them and compares the rankings.
 # Three calls
 # -----------
 #
-# The candidates are the small networks that ship with the package, the target are 500 of
-# scikit-learn's digits. Miniature populations of 10, 25 and 50 % are drawn five times each, nested
+# The candidates are thirteen of the small networks that ship with the package, the target are 500
+# of scikit-learn's digits. Miniature populations of 10, 25 and 50 % are drawn five times each, nested
 # and with the classes in their shares. Each network is run once over the images; everything else
 # is a selection of rows of its features.
 #
@@ -33,8 +33,10 @@ from sktransfer.model_selection import NestedStratifiedSubsets, RobustnessStudy
 digits = load_digits_target()
 images, labels = digits.images_train[:500], digits.y_train[:500]
 
+names = "cells fashion fashion_random fashion_rotation gratings letters letters_vowels mnist"
+names += " printed_digits shapes strokes textures untrained"
 study = RobustnessStudy(
-    load_tiny_zoo(),
+    load_tiny_zoo(names=names.split()),
     metrics=["hscore", "leep", "logme", "ncti"],
     subsets=NestedStratifiedSubsets(fractions=(0.1, 0.25, 0.5), n_repeats=5),
 )
