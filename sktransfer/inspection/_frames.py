@@ -13,6 +13,7 @@ __all__ = [
     "choose_fractions",
     "column_names",
     "common_reasons",
+    "is_dict",
     "percent",
     "read_columns",
     "read_numbers",
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 _LONGEST_REASON = 90
+_ABSENT = r"(?:no score|no reference value)"
+_WHERE = r"(?:repeat [^\s,]+|scores_[ab], repeat [^\s,]+)"
 
 
 def read_study(study, method):
@@ -66,6 +69,22 @@ def column_names(frame):
             "instead."
         )
     return list(frame.columns)
+
+
+def is_dict(value):
+    """Tell whether a value has names for what it holds.
+
+    Parameters
+    ----------
+    value : object
+        Anything.
+
+    Returns
+    -------
+    named : bool
+        True for mappings, and for series and frames of pandas.
+    """
+    return isinstance(value, Mapping) or (hasattr(value, "items") and hasattr(value, "index"))
 
 
 def read_columns(frame, needed, optional=(), *, source):
@@ -284,8 +303,13 @@ def shorten_reason(reason):
     if not isinstance(reason, str) or not reason.strip():
         return "no reason given"
     text = re.sub(r"^\d+ of \d+ correlations undefined: ", "", " ".join(reason.split()))
-    text = re.sub(r", and more$", "", text)
-    text = re.sub(r"\b(no score|no reference value) for .*$", r"\1", text)
+    text = re.sub(r", and more(?=$| \()", "", text)
+    # A study says in the end why the first of the missing scores is not there.
+    where = rf"for .*? in {_WHERE}(?:; .*? in {_WHERE})?"
+    found = re.match(rf"(?P<kind>.*?)\b{_ABSENT} {where}(?: \((?P<why>.*)\))?$", text)
+    if found and found["why"]:
+        text = found["kind"] + found["why"]
+    text = re.sub(rf"\b({_ABSENT}) for .*$", r"\1", text)
     text = re.sub(r" in (repeat \S+|scores_[ab]|the reference|the scores)\b.*$", "", text)
     text = re.sub(r" \([^()]*\)$", "", text)
     if len(text) > _LONGEST_REASON:

@@ -93,6 +93,7 @@ class MetricAgreementDisplay(HeatMaps):
         study,
         *,
         coefficient="kendall",
+        nan_policy="propagate",
         target=None,
         fraction=None,
         metric=None,
@@ -107,6 +108,9 @@ class MetricAgreementDisplay(HeatMaps):
             A study that has run.
         coefficient : {"kendall", "weighted_kendall", "spearman"}, default="kendall"
             The coefficient.
+        nan_policy : {"propagate", "omit"}, default="propagate"
+            Whether an undefined correlation makes the mean undefined or is left out of it, which a
+            star says.
         target : str or list of str, default=None
             Which targets to show, in which order; all if None.
         fraction : float or list of float, default=None
@@ -130,7 +134,7 @@ class MetricAgreementDisplay(HeatMaps):
         ValueError
             If there is no such target, fraction or metric.
         """
-        frame = read_study(study, "stability")(kind="inter", coefficient=coefficient)
+        frame = read_study(study, "stability")("inter", coefficient, nan_policy=nan_policy)
         return cls.from_frame(
             frame,
             coefficient=coefficient,

@@ -1,7 +1,5 @@
 """Scores of candidates against what they reach after fine-tuning."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from ..evaluation import rank_correlation
@@ -11,7 +9,6 @@ from ._frames import (
     choose_fractions,
     percent,
     read_columns,
-    read_numbers,
     read_study,
     written,
 )
@@ -27,6 +24,7 @@ from ._panels import (
     text_width,
     wrap,
 )
+from ._score_tables import mean_or, ragged_table, read_cells, read_reference, summary
 
 __all__ = ["ScorePerformanceDisplay"]
 
@@ -52,6 +50,7 @@ class ScorePerformanceDisplay:
         For each panel the scores, NaN where there is none.
     performance : list of array-like of shape (n_candidates, n_seeds)
         For each panel what the candidates reach, NaN for one that the reference does not have.
+        Whoever has neither score nor performance is not part of a panel.
     candidates : list of str of length n_candidates
         Names of the candidates.
     titles : list of str of length n_panels
@@ -236,7 +235,7 @@ class ScorePerformanceDisplay:
             ("status",),
             source="RobustnessStudy.to_frame()",
         )
-        cells = _read_cells(columns)
+        cells = read_cells(columns)
         targets = choose(columns["target"], target, "target")
         metrics = choose(columns["metric"], metric, "metric")
         repeats = {}
@@ -246,12 +245,12 @@ class ScorePerformanceDisplay:
         fractions = choose_fractions(
             repeats, fraction, lambda found: max(several) if several else max(found)
         )
-        values = _read_reference(reference, targets, measure)
+        values = read_reference(reference, targets, measure)
         if measure is None and hasattr(reference, "measures"):
             measure = reference.measures[0]
         names = list(dict.fromkeys(columns["candidate"]))
         # Numbers, if there are any, go down from the best in the first panel.
-        names.sort(key=lambda name: -_mean_or(values[targets[0]].get(name), -np.inf))
+        names.sort(key=lambda name: -mean_or(values[targets[0]].get(name), -np.inf))
         panels = [(t, m, f) for f in fractions for t in targets for m in metrics]
         panels = [panel for panel in panels if panel in cells]
         if not panels:
@@ -263,8 +262,14 @@ class ScorePerformanceDisplay:
                     f"target {shown!r}."
                 )
         display = cls(
-            [_table([cells[panel].get(name, []) for name in names]) for panel in panels],
-            [_table([values[panel[0]].get(name, []) for name in names]) for panel in panels],
+            [ragged_table([cells[panel].get(name, []) for name in names]) for panel in panels],
+            # Who was not run on a target is not missing there.
+            [
+                ragged_table(
+                    [values[p[0]].get(name, []) if name in cells[p] else [] for name in names]
+                )
+                for p in panels
+            ],
             candidates=names,
             titles=[f"{t}, {percent(f)}" for t, _, f in panels],
             score_names=[m for _, m, _ in panels],
@@ -387,7 +392,7 @@ class ScorePerformanceDisplay:
                         "'scores' and 'performance' must have a row for each of the "
                         f"{n_candidates} candidates. Got an array of shape {values.shape}."
                     )
-                panel[side] = _summary(values, interval)
+                panel[side] = summary(values, interval)
             panel["unscored"] = ~np.isfinite(panel["score"][0])
             panel["unknown"] = ~np.isfinite(panel["performance"][0])
             panel["shown"] = ~(panel["unscored"] | panel["unknown"])
@@ -413,7 +418,7 @@ class ScorePerformanceDisplay:
                 label = label[:-1] + " in all panels)"
             style = {"marker": "x", "color": "none", "markeredgecolor": _GREY, "markersize": 6}
             handles.append(Line2D([], [], label=label, **style))
-        unknown = np.logical_or.reduce([panel["unknown"] for panel in panels])
+        unknown = np.logical_or.reduce([p["unknown"] & ~p["unscored"] for p in panels])
         if unknown.any():
             names = ", ".join(str(self.candidates[i]) for i in np.flatnonzero(unknown))
             label = "not in the reference, or not for every target: " + names
@@ -492,111 +497,3 @@ def _draw_bars(ax, panel, options):
         return None
     style = {"fmt": "none", "ecolor": "#8fb8d6", "elinewidth": 1.2, "zorder": 3}
     return ax.errorbar(*x_y, **spreads, **{**style, **options})
-
-
-# -- tables ----------------------------------------------------------------------------------------
-
-
-def _summary(values, interval):
-    """Mean, low and high of each row, of what there is."""
-    finite = np.isfinite(values)
-    mean, low, high = (np.full(len(values), np.nan) for _ in range(3))
-    for row in np.flatnonzero(finite.any(axis=1)):
-        known = values[row, finite[row]]
-        mean[row] = low[row] = high[row] = known.mean()
-        if interval == "range":
-            low[row], high[row] = known.min(), known.max()
-        elif interval == "std":
-            low[row], high[row] = mean[row] - known.std(), mean[row] + known.std()
-    return mean, low, high
-
-
-def _table(rows):
-    """Rows of different lengths as an array, with NaN where a row is shorter."""
-    table = np.full((len(rows), max(1, *map(len, rows))), np.nan)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
-    return table
-
-
-def _read_cells(columns):
-    """Give scores over repeats by candidate, for each (target, metric, fraction)."""
-    scores = read_numbers(columns["score"], "score")
-    for row, status in enumerate(columns.get("status", [])):
-        if status == "failed":
-            scores[row] = np.nan
-    cells, seen = {}, set()
-    names = ("target", "metric", "fraction", "candidate", "repeat")
-    for row, key in enumerate(zip(*(columns[name] for name in names), strict=True)):
-        if key in seen:
-            raise ValueError(
-                "'frame' must have one row for each score. Got two for "
-                + ", ".join(f"{name} {value!r}" for name, value in zip(names, key, strict=True))
-                + "."
-            )
-        seen.add(key)
-        cells.setdefault(key[:3], {}).setdefault(key[3], []).append(scores[row])
-    return cells
-
-
-def _is_dict(value):
-    return isinstance(value, Mapping) or (hasattr(value, "items") and hasattr(value, "index"))
-
-
-def _read_reference(reference, targets, measure):
-    """Give for each target the values of each candidate."""
-    nested = _is_dict(reference) and all(
-        _is_dict(value) or hasattr(value, "measures") for _, value in reference.items()
-    )
-    by_target = {str(name): value for name, value in reference.items()} if nested else None
-    if nested:
-        missing = [name for name in targets if name not in by_target]
-        if missing or not by_target:
-            raise ValueError(f"'reference' must have every target. It lacks {missing or targets}.")
-    elif len(targets) > 1:
-        raise ValueError(
-            f"'reference' must be a dict with a reference for each of the targets {targets}, or "
-            "one of them must be chosen by 'target'. Got one reference."
-        )
-    return {name: _read_one(by_target[name] if nested else reference, measure) for name in targets}
-
-
-def _read_one(reference, measure):
-    if hasattr(reference, "measures") and hasattr(reference, "rows"):  # a ReferenceRanking
-        measure = reference.measures[0] if measure is None else measure
-        if measure not in reference.measures:
-            raise ValueError(
-                f"'measure' must be one of {list(reference.measures)}. Got {measure!r} instead."
-            )
-        values = {}
-        for row in reference.rows:
-            if row.measure == measure and not row.from_scratch:
-                values.setdefault(row.candidate, []).append(row.value)
-        return values
-    if not _is_dict(reference):
-        raise TypeError(
-            "'reference' must be a dict or Series of performance by candidate, or a "
-            f"ReferenceRanking. Got {type(reference).__name__} instead."
-        )
-    return {
-        str(name): _numbers(value if np.ndim(value) else [value], name)
-        for name, value in reference.items()
-    }
-
-
-def _numbers(values, name):
-    try:
-        read = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        read = None
-    if read is None or read.ndim != 1:
-        raise ValueError(
-            "'reference' must have a number, or several, for each candidate. "
-            f"Got {values!r} for {name!r}."
-        )
-    return read.tolist()
-
-
-def _mean_or(values, default):
-    known = [value for value in values or () if np.isfinite(value)]
-    return float(np.mean(known)) if known else default

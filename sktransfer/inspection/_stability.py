@@ -96,6 +96,7 @@ class StabilityDisplay(HeatMaps):
         kind="intra",
         coefficient="kendall",
         reference=None,
+        nan_policy="propagate",
         target=None,
         metric=None,
         ax=None,
@@ -113,9 +114,12 @@ class StabilityDisplay(HeatMaps):
             :func:`~sktransfer.evaluation.stability_ref`.
         coefficient : {"kendall", "weighted_kendall", "spearman"}, default="kendall"
             The coefficient.
-        reference : dict, default=None
-            For ``kind="reference"``, what the study's ``agreement`` takes; None for the reference
-            that the study has.
+        reference : mapping, default=None
+            For ``kind="reference"``: by target, a number for each candidate, or these numbers
+            themselves for a single target. None for the reference that the study has.
+        nan_policy : {"propagate", "omit"}, default="propagate"
+            Whether an undefined correlation makes the mean undefined or is left out of it, which a
+            star says.
         target, metric : str or list of str, default=None
             Which targets and metrics to show, in which order; all if None.
         ax : matplotlib Axes or array-like of Axes, default=None
@@ -133,17 +137,19 @@ class StabilityDisplay(HeatMaps):
         TypeError
             If `study` is no study.
         ValueError
-            If there is no such kind, target or metric.
+            If there is no such kind, target or metric, or no reference.
         """
         if kind not in _KINDS:
             raise ValueError(f"'kind' must be one of {list(_KINDS)}. Got {kind!r} instead.")
+        stability, options = read_study(study, "stability"), {"nan_policy": nan_policy}
         if kind == "reference":
-            agreement = read_study(study, "agreement")
-            frame = agreement(reference=reference, coefficient=coefficient)
+            reference = getattr(study, "reference", None) if reference is None else reference
+            if reference is None:
+                raise ValueError("'reference' must be given for a study without one. Got None.")
+            options["reference"] = reference
         elif reference is not None:
             raise ValueError(f"'reference' is for kind='reference'. Got it with kind={kind!r}.")
-        else:
-            frame = read_study(study, "stability")(kind=kind, coefficient=coefficient)
+        frame = stability("intra" if kind == "intra" else "ref", coefficient, **options)
         return cls.from_frame(
             frame,
             kind=kind,

@@ -1,8 +1,15 @@
 """What tests of figures share."""
 
+import warnings
+
 import matplotlib
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import FunctionTransformer
+
+from sktransfer.model_selection import NestedStratifiedSubsets, RobustnessStudy
 
 matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -16,6 +23,41 @@ def nothing_leaks():
     yield
     assert dict(matplotlib.rcParams) == before
     plt.close("all")
+
+
+@pytest.fixture(scope="session")
+def study():
+    """A study of two targets: "broken" fails on "other", "pca2" is run on "iris" only."""
+    X, y = load_iris(return_X_y=True)
+    candidates = [
+        ("pca1", PCA(1)),
+        ("pca2", PCA(2)),
+        ("scaled", FunctionTransformer(np.sqrt)),
+        ("noise", FunctionTransformer(_noise)),
+        ("broken", FunctionTransformer(_broken)),
+    ]
+    subsets = NestedStratifiedSubsets(fractions=(0.2, 0.5), n_repeats=3)
+    reference = {"pca1": 0.7, "pca2": 0.8, "scaled": 0.9, "noise": 0.4, "broken": 0.1}
+    study = RobustnessStudy(
+        candidates,
+        ["logme", "hscore"],
+        subsets,
+        reference={"iris": reference, "other": reference},
+    )
+    with warnings.catch_warnings():
+        # The broken candidate and scores of few samples announce themselves.
+        warnings.simplefilter("ignore")
+        study.run(X, y, target="iris", exclude=["broken"])
+        study.run(X[::2], y[::2], target="other", exclude=["pca2"])
+    return study
+
+
+def _noise(X):
+    return np.random.default_rng(len(X)).normal(size=X.shape)
+
+
+def _broken(X):
+    raise RuntimeError("no such layer")
 
 
 def shown_texts(figure):

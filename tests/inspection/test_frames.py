@@ -34,6 +34,16 @@ def test_reasons_of_the_project_are_reduced_to_their_kind(result, kind):
         (None, "no reason given"),
         (NAN, "no reason given"),
         (" ", "no reason given"),
+        (
+            "1 of 3 correlations undefined: metric failed: no score for 'x' in repeat 1, and more"
+            " (ValueError: bad (really) data)",
+            "metric failed: ValueError: bad (really) data",
+        ),
+        (
+            "metric failed: no score for 'a' (1 of 4 candidates) in repeat 0; metric failed: no "
+            "score for 'a' (1 of 4 candidates) in repeat 1 (not computed)",
+            "metric failed: not computed",
+        ),
         ("metric failed: ValueError: 1 class", "metric failed: ValueError: 1 class"),
         ("x" * 200, "x" * 89 + "…"),
     ],

@@ -107,16 +107,16 @@ def test_nothing_is_cut_off(n_metrics, n_targets, long, assert_nothing_is_cut_of
         assert place == pytest.approx(cell, abs=0.2)  # each below its column
 
 
-def test_from_study():
-    class Study:
-        def stability(self, kind="intra", coefficient="kendall"):
-            assert (kind, coefficient) == ("inter", "spearman")
-            return table(["m", "n"], ("a", "b"))
-
+def test_from_study(study):
     display = MetricAgreementDisplay.from_study(
-        Study(), coefficient="spearman", target="b", fraction=0.05, metric=["n", "m"]
+        study, coefficient="spearman", target="iris", fraction=0.2, metric=["logme", "hscore"]
     )
-    assert display.titles == ["b, 5 %"] and display.metrics == ["n", "m"]
+    assert display.titles == ["iris, 20 %"] and display.metrics == ["logme", "hscore"]
+    frame = study.stability("inter", "spearman").query("target == 'iris' & fraction == 0.2")
+    assert display.values[0, 0, 1] == display.values[0, 1, 0] == frame.value.item()
+    display = MetricAgreementDisplay.from_study(study, nan_policy="omit")
+    assert display.titles == ["iris, 100 %", "other, 100 %"]
+    assert np.isfinite(display.values[:, 0, 1]).all() and display.legend_ is None
     with pytest.raises(TypeError, match="'study' must be a RobustnessStudy. Got object"):
         MetricAgreementDisplay.from_study(object())
 

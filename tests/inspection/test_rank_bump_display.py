@@ -245,15 +245,26 @@ def test_axes_of_the_caller_are_used(layout, assert_nothing_is_cut_off):
 # -- from a study, and wrong input -----------------------------------------------------------------
 
 
-def test_from_study():
-    class Study:
-        def rankings(self):
-            return table(targets=("t", "u"), metrics=("m", "n"))
-
-    display = RankBumpDisplay.from_study(Study(), target="u", metric="n", fraction=0.5)
-    assert display.titles == ["u, n, 50 %"]
+def test_from_study(study):
+    display = RankBumpDisplay.from_study(study, target="iris", metric="logme", fraction=0.5)
+    assert display.titles == ["iris, logme, 50 %"]
+    frame = study.rankings().query("target == 'iris' & metric == 'logme' & fraction == 0.5")
+    drawn = {name: line.get_ydata().tolist() for name, line in display.lines_[0].items()}
+    assert drawn == {name: frame[name].tolist() for name in ("noise", "pca1", "pca2", "scaled")}
+    # Whoever was not run on a target is not there, and named.
+    assert [text.get_text() for text in display.legend_.get_texts()] == ["without any rank: broken"]
+    display = RankBumpDisplay.from_study(study, metric="hscore")
+    assert display.titles == ["iris, hscore, 20 %", "other, hscore, 20 %"]
+    assert set(display.lines_[1]) == {"noise", "pca1", "scaled"}
+    notes = display.legend_.get_texts()[0].get_text().replace("\n", " ")
+    assert notes == "without any rank, or not on every target: broken, pca2"
     with pytest.raises(TypeError, match="'study' must be a RobustnessStudy. Got int instead"):
         RankBumpDisplay.from_study(3)
+
+
+def test_a_target_on_which_all_have_failed():
+    display = RankBumpDisplay.from_frame(table().assign(**{f"net{i}": NAN for i in range(5)}))
+    assert names(display, 0) == [f"net{i}  –" for i in range(5)]
 
 
 @pytest.mark.parametrize(

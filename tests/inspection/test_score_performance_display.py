@@ -1,3 +1,4 @@
+import copy
 import sys
 from types import SimpleNamespace
 
@@ -174,19 +175,25 @@ def test_any_reference():
     assert [points(display)[f"net{i}"][1] for i in range(5)] == [8.5, 7.5, 6.5, 5.5, 4.5]
 
 
-def test_from_study():
-    study = SimpleNamespace(to_frame=lambda: table(targets=("t", "u")), reference=None)
-    with pytest.raises(ValueError, match="'reference' must be given for a study without one"):
-        ScorePerformanceDisplay.from_study(study)
-    study.reference = {"t": reference(), "u": reference(seed=2)}
-    display = ScorePerformanceDisplay.from_study(study, target="u", fraction=0.1)
-    assert display.titles == ["u, 10 %"]
-    assert points(display)["net2"][1] == study.reference["u"]["net2"]
-    display = ScorePerformanceDisplay.from_study(
-        study, reference(seed=3), target="t", measure="AUC"
-    )
-    assert points(display)["net2"][1] == reference(seed=3)["net2"]
+def test_from_study(study):
+    display = ScorePerformanceDisplay.from_study(study, target="iris", metric="logme")
+    assert display.titles == ["iris, 50 %"]
+    frame = study.to_frame().query("target == 'iris' & metric == 'logme' & fraction == 0.5")
+    means = frame.groupby("candidate").score.mean()
+    given = study.reference["iris"]
+    assert points(display) == {n: (pytest.approx(means[n]), given[n]) for n in means.index}
+    assert display.legend_ is None  # "broken" was not run here
+    display = ScorePerformanceDisplay.from_study(study, target="other", fraction=1, names="name")
+    assert set(points(display)) == {"noise", "pca1", "scaled"}
+    notes = [text.get_text() for text in display.legend_.get_texts()]
+    assert notes == ["no score (2 candidates in all panels)"]  # "broken", by two metrics
+    other = {name: value + 1 for name, value in given.items()}
+    display = ScorePerformanceDisplay.from_study(study, other, target="iris", measure="AUC")
     assert display.ax_.get_ylabel() == "AUC"
+    assert display.points_[0].get_offsets()[:, 1].min() > 1
+    bare = copy.copy(study).set_params(reference=None)
+    with pytest.raises(ValueError, match="'reference' must be given for a study without one"):
+        ScorePerformanceDisplay.from_study(bare)
     with pytest.raises(TypeError, match="'study' must be a RobustnessStudy"):
         ScorePerformanceDisplay.from_study(None)
 

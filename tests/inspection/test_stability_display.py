@@ -1,5 +1,4 @@
 import sys
-from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -8,6 +7,7 @@ import polars as pl
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
+from sklearn.base import clone
 
 from sktransfer.evaluation import stability_intra
 from sktransfer.inspection import StabilityDisplay
@@ -276,36 +276,55 @@ def test_plot_again_with_other_options():
 # -- from a study ----------------------------------------------------------------------------------
 
 
-class Study:
-    """Says what it was asked, and answers with a table."""
+def test_from_study(study):
+    display = StabilityDisplay.from_study(study, coefficient="spearman")
+    frame = study.stability("intra", "spearman")
+    assert display.titles == ["iris", "other"] and display.metrics == ["hscore", "logme"]
+    np.testing.assert_array_equal(display.values.ravel(), frame.value)
+    assert unwrapped(display.colorbar_.ax.yaxis.label) == "Spearman's ρ between repeats"
+    # The broken candidate leaves "other" without any correlation.
+    assert [unwrapped(text) for text in display.legend_.get_texts()] == [
+        "undefined: metric failed: RuntimeError: no such layer (4 cells)"
+    ]
+    display = StabilityDisplay.from_study(
+        study, kind="ref", target="other", metric="logme", nan_policy="omit"
+    )
+    frame = study.stability("ref", nan_policy="omit").query("target == 'other' & metric == 'logme'")
+    np.testing.assert_array_equal(display.values.ravel(), frame.value)
+    assert display.value_name == "Kendall's τ with the ranking on all of the target"
 
-    def __init__(self):
-        self.asked = []
 
-    def stability(self, kind="intra", coefficient="kendall"):
-        self.asked.append((kind, coefficient))
-        return table(("a", "b"))
+def test_from_study_with_references(study):
+    display = StabilityDisplay.from_study(study, kind="reference", target="iris")
+    frame = study.agreement(coefficient="kendall").query("target == 'iris'")
+    means = frame.groupby(["metric", "fraction"]).value.mean()
+    np.testing.assert_allclose(display.values.ravel(), means)
+    assert display.fractions == [0.2, 0.5, 1.0]
+    turned = {t: {n: -v for n, v in r.items()} for t, r in study.reference.items()}
+    display = StabilityDisplay.from_study(study, kind="reference", reference=turned, target="iris")
+    np.testing.assert_allclose(display.values.ravel(), -means)
+    # A frame of agreement with several references draws the same.
+    frames = [
+        study.agreement(r, "kendall").assign(measure=m)
+        for m, r in {"one": study.reference, "other": turned}.items()
+    ]
+    both = StabilityDisplay.from_frame(pd.concat(frames), target="iris")
+    assert both.titles == ["iris, one", "iris, other"]
+    np.testing.assert_allclose(both.values[0], -both.values[1])
 
-    def agreement(self, reference=None, coefficient="weighted_kendall"):
-        self.asked.append((reference, coefficient))
-        return table(("a", "b")).assign(repeat=0)
 
-
-def test_from_study():
-    study = Study()
-    display = StabilityDisplay.from_study(study, kind="ref", coefficient="spearman", target="b")
-    assert study.asked == [("ref", "spearman")]
-    assert display.titles == ["b"]
-    assert display.value_name == "Spearman's ρ with the ranking on all of the target"
-    reference = {"net": 1.0}
-    StabilityDisplay.from_study(study, kind="reference", reference=reference, metric="n")
-    assert study.asked[1] == (reference, "kendall")
+def test_wrong_requests_of_a_study(study):
     with pytest.raises(ValueError, match="'kind' must be one of .*'intra'.* Got 'inter'"):
         StabilityDisplay.from_study(study, kind="inter")
     with pytest.raises(ValueError, match="'reference' is for kind='reference'"):
-        StabilityDisplay.from_study(study, reference=reference)
-    with pytest.raises(TypeError, match="'study' must be a RobustnessStudy. Got SimpleNamespace"):
-        StabilityDisplay.from_study(SimpleNamespace())
+        StabilityDisplay.from_study(study, reference=study.reference)
+    bare = clone(study).set_params(reference=None)
+    with pytest.raises(ValueError, match="'reference' must be given for a study without one"):
+        StabilityDisplay.from_study(bare, kind="reference")
+    with pytest.raises(ValueError, match="no results yet"):
+        StabilityDisplay.from_study(bare)
+    with pytest.raises(TypeError, match="'study' must be a RobustnessStudy. Got dict instead"):
+        StabilityDisplay.from_study({})
 
 
 # -- wrong input -----------------------------------------------------------------------------------
