@@ -191,7 +191,7 @@ def _size(n_bytes):
 
 
 def _give(out):
-    from ._cli import CannotWrite
+    from ._cli_options import CannotWrite
 
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:

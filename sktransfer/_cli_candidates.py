@@ -5,14 +5,18 @@ import inspect
 import os
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from sklearn.base import clone
 
 from ._cli_own_modules import import_candidate, is_transformer, named_errors
 
-__all__ = ["parse_candidates"]
+__all__ = ["NamedCandidate", "find_candidates", "parse_candidates"]
 
-_KINDS = "tiny, tiny:NAME, torchvision:NAME, timm:NAME, features:FILE.npy nor python:MODULE:OBJECT"
+_KINDS = (
+    "tiny, tiny:NAME, torchvision:NAME, timm:NAME, medmnist:DIR, features:FILE.npy nor "
+    "python:MODULE:OBJECT"
+)
 _STAGES = "stages"
 
 
@@ -83,11 +87,11 @@ class _Specification:
 
     @classmethod
     def parse(cls, text):
-        """Take an argument apart; the name of a file is left whole."""
+        """Take an argument apart; the name of a file or folder is left whole."""
         kind, _, rest = text.partition(":")
         if kind not in _MAKERS:
             raise ValueError(f"--candidates: {text!r} is neither {_KINDS}.")
-        if kind == "features":
+        if kind in ("features", "medmnist"):
             return cls(text, kind, rest)
         rest, has_checkpoint, checkpoint = rest.partition("=")
         rest, has_layer, layer = rest.partition("@")
@@ -119,9 +123,48 @@ class _Found:
     candidate: object
     is_plain: bool = False
     keeps_name: bool = False
+    source: str | None = None
 
 
-def parse_candidates(
+class NamedCandidate(NamedTuple):
+    """A candidate of the command line.
+
+    Parameters
+    ----------
+    name : str
+        Its name, which no other has.
+    candidate : transformer
+        The candidate.
+    source : str or None
+        The data set of MedMNIST that it is known to be trained on.
+    """
+
+    name: str
+    candidate: object
+    source: str | None
+
+
+def parse_candidates(specifications, **parameters):
+    """Turn specifications such as ``tiny:fashion*`` into candidates.
+
+    Parameters
+    ----------
+    specifications : sequence of str
+        What was given on the command line.
+    **parameters : dict
+        As for :func:`find_candidates`.
+
+    Returns
+    -------
+    candidates : list of (str, transformer)
+        Names and candidates.
+    """
+    return [
+        (name, candidate) for name, candidate, _ in find_candidates(specifications, **parameters)
+    ]
+
+
+def find_candidates(
     specifications,
     *,
     exclude_families=(),
@@ -156,9 +199,9 @@ def parse_candidates(
 
     Returns
     -------
-    candidates : list of (str, transformer)
-        Names and candidates, each once, in the order given. Different candidates never share a
-        name: where an object's name is taken or not allowed, its full one stands for it.
+    candidates : list of NamedCandidate
+        Each once, in the order given. Different candidates never share a name: where an object's
+        name is taken or not allowed, its full one stands for it.
 
     Raises
     ------
@@ -180,14 +223,15 @@ def parse_candidates(
         specification = _Specification.parse(text)
         for item in _MAKERS[specification.kind](specification, options):
             found.setdefault((specification.kind, item.full_name), item)
-    if not any(item.is_plain for item in found.values()):
-        for name in ("mean", "input_size"):
-            if getattr(options, name) is not None:
-                option = "--mean and --std are" if name == "mean" else "--input-size is"
-                raise ValueError(
-                    f"{option} for plain torch modules given as python:MODULE:OBJECT and for "
-                    "checkpoints, and there is none among the candidates."
-                )
+    takers = {"mean": any(item.is_plain for item in found.values())}
+    takers["input_size"] = takers["mean"] or any(item.source for item in found.values())
+    for name, has_taker in takers.items():
+        if getattr(options, name) is not None and not has_taker:
+            option = "--mean and --std are" if name == "mean" else "--input-size is"
+            raise ValueError(
+                f"{option} for plain torch modules given as python:MODULE:OBJECT and for "
+                "checkpoints, and there is none among the candidates."
+            )
     return _named(found.values())
 
 
@@ -197,11 +241,12 @@ def _named(found):
 
     short = [item.name for item in found]
     reserved = inspect.signature(TransferabilitySelector).parameters
-    pairs = []
+    named = []
     for item in found:
         taken = not item.keeps_name and (short.count(item.name) > 1 or item.name in reserved)
-        pairs.append((item.full_name if taken else item.name, item.candidate))
-    return pairs
+        name = item.full_name if taken else item.name
+        named.append(NamedCandidate(name, item.candidate, item.source))
+    return named
 
 
 def _with_layer(specification, name, full_name, candidate, **more):
@@ -356,8 +401,28 @@ def _features(specification, options):
     return [_Found(stem, specification.text, PrecomputedFeatures(path))]
 
 
+def _medmnist(specification, options):
+    """Find checkpoints of MedMNIST's networks, and add ImageNet."""
+    from .datasets import load_medmnist_sources
+
+    if not specification.rest:
+        raise ValueError(f"--candidates: {specification.text!r} names no folder.")
+    parameters = dict(options.common)
+    if options.input_size is not None:
+        parameters["input_size"] = options.input_size
+    try:
+        pairs = load_medmnist_sources(specification.rest, **parameters)
+    except ValueError as error:
+        raise ValueError(f"--candidates: {specification.text!r}: {error}") from error
+    return [
+        _Found(name, f"{specification.text}:{name}", candidate, source=name)
+        for name, candidate in pairs
+    ]
+
+
 _MAKERS = {
     "tiny": _tiny,
+    "medmnist": _medmnist,
     "torchvision": _library,
     "timm": _library,
     "features": _features,

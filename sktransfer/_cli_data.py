@@ -26,14 +26,17 @@ class CommandTarget:
         One line that describes the data.
     remarks : list of str
         What the user should know of the data.
+    medmnist_name : str or None, default=None
+        Which data set of MedMNIST it is, if it is one by the name of its file.
     """
 
-    def __init__(self, X, y, task, title, remarks=()):
+    def __init__(self, X, y, task, title, remarks=(), medmnist_name=None):
         self.X = X
         self.y = y
         self.task = task
         self.title = title
         self.remarks = list(remarks)
+        self.medmnist_name = medmnist_name
 
     @property
     def are_files(self):
@@ -152,11 +155,13 @@ def load_target(path, on_error="raise"):
     from pathlib import Path
 
     from .datasets import load_npz_target
+    from .datasets._medmnist_files import medmnist_name
 
+    known_as = medmnist_name(Path(path).name)
     if Path(path).is_dir():
         target, remarks = _load_folder(path, on_error)
         title = _title(path, len(target.X), len(target.target_names))
-        return CommandTarget(target.X, target.y, "classification", title, remarks)
+        return CommandTarget(target.X, target.y, "classification", title, remarks, known_as)
     if not Path(path).exists():
         raise ValueError(f"--data: there is no folder or file {path!r}.")
     target = load_npz_target(path)
@@ -167,7 +172,7 @@ def load_target(path, on_error="raise"):
         remarks.append(
             f"{target.n_constant} of {len(target.X)} samples are constant, all their values equal."
         )
-    return CommandTarget(target.X, target.y, target.task, title, remarks)
+    return CommandTarget(target.X, target.y, target.task, title, remarks, known_as)
 
 
 def _load_folder(path, on_error):

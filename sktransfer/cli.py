@@ -1,4 +1,4 @@
-"""The command ``sktransfer``: rank pretrained networks from a shell."""
+"""The command ``sktransfer``: rank pretrained networks, and study rankings, from a shell."""
 
 import os
 import sys
@@ -6,7 +6,10 @@ import sys
 __all__ = ["main"]
 
 # Several values may follow one of these options: ``--metric logme hscore``.
-_LIST_OPTIONS = ("--candidates", "--metric", "--exclude-family")
+_LIST_OPTIONS = (
+    *("--data", "--candidates", "--metric", "--metrics", "--exclude-family"),
+    "--fractions",
+)
 
 
 def main(arguments=None):
@@ -20,8 +23,9 @@ def main(arguments=None):
     Returns
     -------
     code : int
-        0 after a ranking, 2 for a wrong input or if no candidate could be scored, 1 if the result
-        could not be written (both with one line on standard error), 130 after an interruption.
+        0 after a ranking or study, 2 for a wrong input or if no candidate could be scored, 1 if
+        the result could not be written (both with one line on standard error), 130 after an
+        interruption.
 
     Examples
     --------
@@ -43,6 +47,7 @@ def main(arguments=None):
         # The process is this command's own. Threads that spin while they wait steal the cores from
         # those that work: small networks ran five times slower on a machine that was not idle.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        os.environ.setdefault("MPLBACKEND", "Agg")  # figures go to files
     from ._cli import command
 
     arguments = list(sys.argv[1:] if arguments is None else arguments)

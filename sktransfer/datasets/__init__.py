@@ -3,6 +3,7 @@
 from sktransfer.datasets._digits import load_digits_target
 from sktransfer.datasets._image_files import check_image_files
 from sktransfer.datasets._loaders import load_image_folder
+from sktransfer.datasets._medmnist_files import find_medmnist_targets, load_medmnist_sources
 from sktransfer.datasets._medmnist_reference import MedMNISTReference, load_medmnist_reference
 from sktransfer.datasets._npz import load_npz_target
 from sktransfer.datasets._tiny_zoo import load_tiny_zoo
@@ -11,9 +12,11 @@ from sktransfer.datasets._torch_dataset import load_torch_dataset
 __all__ = [
     "MedMNISTReference",
     "check_image_files",
+    "find_medmnist_targets",
     "load_digits_target",
     "load_image_folder",
     "load_medmnist_reference",
+    "load_medmnist_sources",
     "load_npz_target",
     "load_tiny_zoo",
     "load_torch_dataset",
