@@ -13,9 +13,9 @@ samples of them and compares the rankings.
 # -----------
 #
 # The candidates are thirteen of the small networks that ship with the package, the target are 500
-# of scikit-learn's digits. Miniature populations of 10, 25 and 50 % are drawn five times each, nested
-# and with the classes in their shares. Each network is run once over the images; everything else
-# is a selection of rows of its features.
+# of scikit-learn's digits. Miniature populations of 10, 25 and 50 % are drawn five times each,
+# nested and with the classes in their shares. Each network is run once over the images; everything
+# else is a selection of rows of its features.
 #
 # On the smallest samples many scores cannot be told from those of shuffled labels. A warning for
 # each metric says how many; here they are not shown.

@@ -3,7 +3,7 @@
 import sys
 import time
 from concurrent.futures import BrokenExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -229,8 +229,9 @@ class StudyRun:
     # -- work -----------------------------------------------------------------------------------
 
     def _work_on(self, units, inside):
-        for result in self._results(units):
-            self._record(result)
+        with closing(self._results(units)) as results:
+            for result in results:
+                self._record(result)
         # Here, one after the other: this process may own the device that networks lie on.
         for unit in inside:
             self._record(run_unit(unit))
@@ -241,9 +242,10 @@ class StudyRun:
         is_second_try = False
         while left:
             try:
-                for result in _parallel(self.n_jobs, list(left.values())):
-                    del left[result.candidate, result.fraction, result.repeat]
-                    yield result
+                with closing(_parallel(self.n_jobs, list(left.values()))) as results:
+                    for result in results:
+                        del left[result.candidate, result.fraction, result.repeat]
+                        yield result
             except BrokenExecutor as error:
                 if "un-serialize" in str(error):
                     # Something that is known to this process alone, or features whose file is
@@ -352,7 +354,14 @@ def _parallel(n_jobs, units):
         for start in range(0, len(work), step):
             yield from Parallel(n_jobs=n_jobs)(work[start : start + step])
         return
-    yield from parallel(work)
+    results = parallel(work)
+    try:
+        for result in results:
+            yield result
+    finally:
+        # After an error others are still being worked on, which joblib would warn of.
+        with heard_warnings():
+            results.close()
 
 
 def known_identities(candidates, kept, target, X, y, random_state):

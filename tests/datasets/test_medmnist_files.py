@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the networks need torch")
 models = pytest.importorskip("torchvision.models", reason="the networks are torchvision's")
+Image = pytest.importorskip("PIL.Image", reason="images are resized by Pillow")
 
 from sktransfer.backbones import TorchBackbone, TorchvisionBackbone
 from sktransfer.datasets import (
@@ -76,9 +77,11 @@ def test_sources_are_found_and_give_their_networks_features(folder):
     images = np.random.default_rng(0).integers(0, 256, (5, 28, 28), dtype=np.uint8)
     backbone = candidates[0][1].fit(images)
     features, probabilities = backbone.extract(images)
-    # By hand: the nearest pixel of 28 for each of 32, three equal channels, to [-1, 1].
-    nearest = np.floor(np.arange(32) * 28 / 32).astype(int)
-    pixels = torch.from_numpy(images[:, nearest][:, :, nearest]).float() / 255
+    # As in training: resized by Pillow to the nearest pixel, three equal channels, to [-1, 1].
+    nearest = [
+        Image.fromarray(image).resize((32, 32), Image.Resampling.NEAREST) for image in images
+    ]
+    pixels = torch.from_numpy(np.stack(nearest)).float() / 255
     x = ((pixels - 0.5) / 0.5)[:, None].repeat(1, 3, 1, 1)
     with torch.inference_mode():
         expected = module(x).softmax(dim=1)

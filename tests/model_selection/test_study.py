@@ -114,13 +114,14 @@ def test_a_candidate_that_learns_is_fitted_on_each_subset():
             assert scores["hscore", "frozen", *key] == pytest.approx(HScore().fit(X**0.5, y).score_)
 
 
-def run_all(order=1, target=LABELS, **options):
+def run_all(order=1, **options):
     """Run a study with everything in it that draws random numbers, in an order of its own."""
     candidates = [*precomputed(), ("random", GaussianRandomProjection(4))][::order]
-    metrics = ["ncti", "logme", NLEEP(components_per_class=1)][::order]
-    found = RobustnessStudy(candidates, metrics, SUBSETS, **options)
-    for name, y in {"one": target, "two": np.roll(target, 3)}.items():
-        found.run(DIGITS, y, target=name)
+    metrics = ["ncti", "hscore", NLEEP(components_per_class=1)][::order]
+    splitter = NestedStratifiedSubsets(fractions=(0.3, 0.6)[::order], n_repeats=1)
+    found = RobustnessStudy(candidates, metrics, splitter, **options)
+    for name in ("one", "two")[::order]:
+        found.run(DIGITS, LABELS if name == "one" else np.roll(LABELS, 3), target=name)
     return found
 
 
@@ -132,10 +133,6 @@ def expected():
 def test_neither_order_nor_number_of_threads_matters(expected):
     with threadpool_limits(2):
         assert untimed(run_all(-1)) == expected
-    one = run_all()
-    assert one.runs_.keys() == {"one", "two"}
-    assert untimed(one.run(DIGITS, LABELS, target="one")) == expected
-    assert one.n_computed_ == 0
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
@@ -314,7 +311,7 @@ def test_failed_cells_have_reasons_and_are_retried_on_request(monkeypatch):
     found = RobustnessStudy(given, ["hscore", "leep"], SUBSETS)
     with pytest.warns(CandidateFailedWarning) as caught:
         found.run(DIGITS, LABELS)
-    (message,) = {str(w.message) for w in caught}
+    (message,) = [str(w.message) for w in caught if w.category is CandidateFailedWarning]
     assert message.startswith("24 cells of target 'target' have no score, by 'hscore' for ")
     assert "'fragile': RuntimeError: no data of 27 rows please, says <bound" in message
     assert "by 'leep' for 'b', 'c' and 'fragile': LEEP needs source probabilities" in message
@@ -443,9 +440,11 @@ def test_warnings_are_counted(backend):
     )
     with parallel_config(backend), pytest.warns(ConvergenceWarning, match=words) as caught:
         found.run(DIGITS, LABELS)
-    assert len(caught) == 1
+    assert [w.category for w in caught].count(ConvergenceWarning) == 1
     noise = [("noise", PrecomputedFeatures(np.random.default_rng(1).normal(size=(90, 40))))]
-    with pytest.warns(UninformativeScoreWarning, match=r"repeat 0 \(and . more\): The HScore score"):
+    with pytest.warns(
+        UninformativeScoreWarning, match=r"repeat 0 \(and . more\): The HScore score"
+    ):
         RobustnessStudy(noise, "hscore", SUBSETS).run(DIGITS, LABELS)
 
 

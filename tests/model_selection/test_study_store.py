@@ -427,7 +427,8 @@ splitter = NestedStratifiedSubsets((0.3, 0.5, 0.8), 3)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        study = RobustnessStudy(given, ["hscore", "logme", "ncti", "sfda"], splitter, store=line[:-1])
+        metrics = ["hscore", "logme", "ncti", "sfda"]
+        study = RobustnessStudy(given, metrics, splitter, store=line[:-1])
         study.run(X, y, target="one").run(X, np.roll(y, 1), target="two")
         os._exit(0)
     print(child, flush=True)
