@@ -122,8 +122,7 @@ def read_columns(frame, needed, optional=(), *, source):
     for name in ("target", "metric", "metric_a", "metric_b", "candidate", "measure", "repeat"):
         if name in columns:
             columns[name] = [str(value) for value in columns[name]]
-    if "fraction" in columns:
-        columns["fraction"] = _read_fractions(columns["fraction"])
+    columns["fraction"] = _read_fractions(columns["fraction"])
     return columns
 
 

@@ -208,7 +208,6 @@ def test_one_candidate_has_its_colour_in_all_panels():
     [
         (13, 5, list("klm"), 0),
         (31, 5, ["m"], 40),
-        (31, 12, ["m"], 0),
         (1, 1, ["m"], 0),
         (1, 5, ["m"], 0),
         (5, 1, ["m"], 60),

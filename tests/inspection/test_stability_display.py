@@ -210,7 +210,7 @@ def test_the_table_of_a_real_computation():
 
 @pytest.mark.parametrize(
     "n_targets, n_metrics, n_fractions, long",
-    [(8, 8, 6, False), (3, 19, 6, True), (1, 1, 1, False), (1, 1, 6, True), (2, 19, 1, True)],
+    [(8, 8, 6, False), (3, 19, 6, True), (1, 1, 1, False), (1, 1, 6, True), (2, 5, 1, True)],
 )
 def test_nothing_is_cut_off(n_targets, n_metrics, n_fractions, long, assert_nothing_is_cut_off):
     metrics = [f"metric{i}" + ".with_a_long_name$" * (2 * long) for i in range(n_metrics)]
@@ -230,6 +230,20 @@ def test_nothing_is_cut_off(n_targets, n_metrics, n_fractions, long, assert_noth
         assert abs(box.y0 - row) < 0.5 and abs(box.y1 - row) < 0.5
     width, height = display.figure_.get_size_inches()
     assert width < 22 and height < 14
+
+
+def test_panels_fill_a_grid_whose_last_row_may_be_shorter():
+    frame = table([f"t{i}" for i in range(7)], ["m"])
+    display = StabilityDisplay.from_frame(frame, colorbar=False)
+    assert list(display.axes_) == display.figure_.axes  # no empty ones
+    display.figure_.draw_without_rendering()
+    corners = [(ax.bbox.x0, ax.bbox.y0) for ax in display.axes_]
+    lefts, bottoms = ({round(corner[side]) for corner in corners} for side in (0, 1))
+    assert (len(lefts), len(bottoms)) == (4, 2)
+    for ax, (left, bottom) in zip(display.axes_, corners, strict=True):
+        lowest = all(y >= bottom - 1 for x, y in corners if abs(x - left) < 1)
+        assert bool(ax.get_xticklabels()[0].get_text()) == lowest
+        assert bool(ax.get_yticklabels()[0].get_text()) == (round(left) == min(lefts))
 
 
 @pytest.mark.parametrize("layout", [None, "constrained"])
