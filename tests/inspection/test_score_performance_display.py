@@ -123,6 +123,10 @@ def test_candidates_that_the_reference_lacks_are_named():
     ]
     display = ScorePerformanceDisplay.from_frame(table(), {**given, "net4": NAN})
     assert set(points(display)) == set(given)
+    display = ScorePerformanceDisplay.from_frame(table(metrics=("m", "n")), given)
+    assert [text.get_text() for text in display.legend_.get_texts()] == [
+        "not in the reference, or not for every target: net4"
+    ]
 
 
 def test_too_few_points_say_so():
