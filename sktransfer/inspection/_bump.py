@@ -25,7 +25,7 @@ from ._frames import (
     written,
 )
 from ._heat_map import SYMBOLS
-from ._panels import given_axes, grid_shape, new_axes, note_below, note_height, wrap
+from ._panels import fit_labels, given_axes, grid_shape, new_axes, note_below, note_height, wrap
 
 __all__ = ["RankBumpDisplay"]
 
@@ -336,6 +336,8 @@ class RankBumpDisplay:
             if self.column_name:
                 panel_ax.set_xlabel(self.column_name, fontsize=LABEL_SIZE, parse_math=False)
         self.axes_, self.ax_, self.figure_ = np.array(axes, dtype=object), axes[0], axes[0].figure
+        if not own_figure:
+            fit_labels(axes)
         self.legend_ = note_below(axes, own_figure, handles)
         return self
 

@@ -4,7 +4,17 @@ import numpy as np
 
 from ..utils._sklearn import check_matplotlib_support
 from ._frames import common_reasons, shorten_reason, written
-from ._panels import given_axes, grid_shape, new_axes, note_below, note_height, text_width, wrap
+from ._panels import (
+    final_size,
+    fit_labels,
+    given_axes,
+    grid_shape,
+    new_axes,
+    note_below,
+    note_height,
+    text_width,
+    wrap,
+)
 
 __all__ = ["COEFFICIENTS", "SYMBOLS", "HeatMaps"]
 
@@ -131,10 +141,7 @@ class HeatMaps:
             axes = new_axes(len(self.titles), n_rows, n_columns, size)
             panels, height = [panel] * len(axes), n_rows * panel[1]
         else:
-            panels = [
-                (ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi) for ax in axes
-            ]
-            height = panels[-1][1]
+            panels = [(ax.bbox.width / ax.figure.dpi, None) for ax in axes]
         self.ims_, self.blanks_ = [], []
         self.texts_ = np.full(self.values.shape, None, dtype=object)
         for place, panel_ax in enumerate(axes):
@@ -150,10 +157,15 @@ class HeatMaps:
             bottom = not own_figure or place + n_columns >= len(axes)
             self._label_panel(panel_ax, panels[place][0], self.titles[place], left, bottom)
         self.axes_, self.ax_, self.figure_ = np.array(axes, dtype=object), axes[0], axes[0].figure
+        if not own_figure:
+            fit_labels(axes)
         self.legend_ = note_below(axes, own_figure, handles)
         self.colorbar_ = None
         if colorbar:
+            height = height if own_figure else final_size(axes[-1])[1]
             self.colorbar_ = self._draw_colorbar(axes if own_figure else axes[-1], height)
+        if not own_figure and not {"fontsize", "size"} & set(text_kwargs or {}):
+            self._shrink_values()
         return self
 
     # -- what is drawn -----------------------------------------------------------------------------
@@ -198,6 +210,14 @@ class HeatMaps:
                 column, row, text, **{**style, "color": color, **text_options}
             )
 
+    def _shrink_values(self):
+        """Make values as small as cells of the caller's axes need it."""
+        texts = [text for text in self.texts_.ravel() if text is not None]
+        widest = max((text_width(text.get_text(), _VALUE_SIZE) for text in texts), default=0)
+        cell = min(final_size(ax)[0] for ax in self.axes_) / len(self.columns)
+        for text in texts:
+            text.set_fontsize(max(4, _VALUE_SIZE * min(1, 0.92 * cell / widest)))
+
     def _label_panel(self, ax, width, title, left, bottom):
         title = wrap(title, max(width, 1), _TITLE_SIZE)
         ax.set_title(title, fontsize=_TITLE_SIZE, parse_math=False)
@@ -230,7 +250,7 @@ class HeatMaps:
         bar.set_ticks(np.linspace(*image.get_clim(), 5 if height > 1.3 else 3))
         bar.ax.tick_params(labelsize=_LABEL_SIZE)
         bar.outline.set_visible(False)
-        label = wrap(self.value_name or "correlation", max(height, 1.2), _LABEL_SIZE)
+        label = wrap(self.value_name or "correlation", max(height, 1), _LABEL_SIZE)
         bar.set_label(label, fontsize=_LABEL_SIZE)
         return bar
 

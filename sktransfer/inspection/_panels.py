@@ -6,6 +6,8 @@ import textwrap
 import numpy as np
 
 __all__ = [
+    "final_size",
+    "fit_labels",
     "given_axes",
     "grid_shape",
     "make_room",
@@ -186,7 +188,7 @@ def note_below(axes, own_figure, handles):
         where = {"loc": "upper left", "bbox_to_anchor": (0, 0), "borderaxespad": 0}
         legend = last.legend(handles, labels, bbox_transform=place, **where, **style)
         if figure.get_layout_engine() is None:
-            make_room(axes, below=legend.get_window_extent().height + 3)
+            make_room(axes, below=legend.get_window_extent().height + 6)
     for text in legend.get_texts():
         text.set_parse_math(False)
     return legend
@@ -212,6 +214,55 @@ def note_height(handles, width):
         for handle in handles
     )
     return 0.17 * lines + 0.15 * bool(handles)
+
+
+def fit_labels(axes):
+    """Shrink the caller's axes where their labels need more room than is around them.
+
+    What is around them is taken to be half an inch on the left and below, where ticks have labels,
+    and little above and on the right. A figure that is laid out does this better.
+
+    Parameters
+    ----------
+    axes : list of Axes
+        The axes, with their labels.
+    """
+    if axes[0].figure.get_layout_engine() is not None:
+        return
+    for ax in axes:
+        canvas, inch = ax.figure.bbox, ax.figure.dpi
+        inner, outer = ax.bbox.extents, ax.get_tightbbox().extents
+        edges = np.abs(inner - (canvas.x0, canvas.y0, canvas.x1, canvas.y1)) - 2
+        around = np.minimum(np.array([0.45, 0.5, 0.1, 0.4]) * inch, edges)
+        excess = np.maximum(np.abs(outer - inner) - around, 0)
+        # A part of the axes remains, whatever the labels are.
+        most = 0.7 * np.array([ax.bbox.width, ax.bbox.height])
+        excess *= np.tile(np.minimum(1, most / np.maximum(excess[:2] + excess[2:], 1e-9)), 2)
+        left, below, right, above = excess / np.tile((canvas.width, canvas.height), 2)
+        x0, y0, width, height = ax.get_position().bounds
+        ax.set_position((x0 + left, y0 + below, width - left - right, height - below - above))
+
+
+def final_size(ax):
+    """Estimate how large the caller's axes are in the end.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        The axes, with labels and notes.
+
+    Returns
+    -------
+    width, height : float
+        In inches. Where the figure is laid out, that is still to happen, and labels beside the axes
+        will take from it.
+    """
+    inch, taken = ax.figure.dpi, np.zeros(2)
+    if ax.figure.get_layout_engine() is not None:
+        overhang = np.array(ax.bbox.extents) - ax.get_tightbbox().extents
+        taken = np.maximum(overhang[:2] - 0.4 * inch, 0)
+    width, height = (np.array([ax.bbox.width, ax.bbox.height]) - taken) / inch
+    return float(width), float(height)
 
 
 def make_room(axes, *, below=0.0, right=0.0):

@@ -15,6 +15,7 @@ from ._frames import (
 from ._heat_map import COEFFICIENTS, SYMBOLS
 from ._label_places import annotate_points
 from ._panels import (
+    fit_labels,
     given_axes,
     grid_shape,
     make_room,
@@ -359,6 +360,8 @@ class ScorePerformanceDisplay:
             if not own_figure or place % n_columns == 0:
                 panel_ax.set_ylabel(self.performance_name, fontsize=_LABEL_SIZE, parse_math=False)
         self.axes_, self.ax_, self.figure_ = np.array(axes, dtype=object), axes[0], axes[0].figure
+        if not own_figure:
+            fit_labels(axes)
         self.key_ = self._draw_key(axes, own_figure) if numbered else None
         self.legend_ = note_below(axes, own_figure, handles)
         if own_figure:

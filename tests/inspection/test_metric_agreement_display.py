@@ -107,6 +107,29 @@ def test_nothing_is_cut_off(n_metrics, n_targets, long, assert_nothing_is_cut_of
         assert place == pytest.approx(cell, abs=0.2)  # each below its column
 
 
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_axes_of_the_caller_are_used(layout, assert_nothing_is_cut_off):
+    metrics = ["a_metric_with_a_long_name", "tied", "another_one_with_a_long_name"]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout=layout)
+    display = MetricAgreementDisplay.from_frame(table(metrics), ax=right)
+    assert display.ax_ is right and not left.images
+    assert_nothing_is_cut_off(figure, right.get_yticklabels(), right.get_xticklabels())
+    assert left.get_tightbbox().x1 < right.get_tightbbox().x0
+    assert display.legend_.get_window_extent().y1 < right.get_tightbbox().y1
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_values_get_as_small_as_the_cells_of_the_caller(layout, assert_nothing_is_cut_off):
+    metrics = [f"metric{i}" for i in range(8)]
+    figure, (_, right) = plt.subplots(1, 2, figsize=(8, 4), layout=layout)
+    display = MetricAgreementDisplay.from_frame(table(metrics, fractions=[1.0]), ax=right)
+    texts = [text for text in display.texts_.ravel() if text is not None]
+    assert_nothing_is_cut_off(figure, texts)
+    assert 4 < texts[0].get_fontsize() < 8
+    display.plot(ax=right, text_kwargs={"fontsize": 7})
+    assert display.texts_[0, 0, 1].get_fontsize() == 7
+
+
 def test_from_study(study):
     display = MetricAgreementDisplay.from_study(
         study, coefficient="spearman", target="iris", fraction=0.2, metric=["logme", "hscore"]

@@ -230,11 +230,14 @@ def test_nothing_is_cut_off(n_candidates, n_repeats, metrics, long, assert_nothi
 
 @pytest.mark.parametrize("layout", [None, "constrained"])
 def test_axes_of_the_caller_are_used(layout, assert_nothing_is_cut_off):
+    long = {m: {f"{n}_with_a_long_name": v for n, v in side.items()} for m, side in SCORES.items()}
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout=layout)
-    display = RankBumpDisplay.from_scores(SCORES, ax=left)
-    assert display.ax_ is left and display.figure_ is figure and not right.lines
+    display = RankBumpDisplay.from_scores(long, ax=right)
+    assert display.ax_ is right and display.figure_ is figure and not left.lines
     assert plt.get_fignums() == [figure.number]
-    assert_nothing_is_cut_off(figure)
+    assert_nothing_is_cut_off(figure, display.names_[0][0] + display.names_[0][1])
+    assert left.get_tightbbox().x1 < right.get_tightbbox().x0
+    assert right.bbox.width > 60
     with pytest.raises(
         ValueError, match="one axes for each of the 1 panels. Got 2. 'target', 'met"
     ):
