@@ -1,5 +1,6 @@
 """``sktransfer study``: what it writes, how it goes on, what it refuses."""
 
+import contextlib
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ pytest.importorskip("click", reason="the command line needs click")
 pytest.importorskip("rich", reason="the command line needs rich")
 pd = pytest.importorskip("pandas", reason="tables need pandas")
 
+from sktransfer import _cli_study_output
 from sktransfer._cli_candidates import NamedCandidate
 from sktransfer._cli_study_inputs import without_own_source
 from sktransfer.backbones import PrecomputedFeatures
@@ -192,7 +194,7 @@ def test_other_folders_are_no_studies(capsys, arguments, tmp_path):
 
 def test_killed_and_resumed(capsys, arguments, files, tmp_path):
     """The process ends at once, in the middle of the work; the result is that of one run."""
-    more = ["--repeats", "6"]
+    more = ["--repeats", "4"]
     script = (
         "import sys, time; from sktransfer.model_selection import _study_run as r; "
         "run = r.run_unit; r.run_unit = lambda unit: (time.sleep(0.1), run(unit))[1]; "
@@ -202,14 +204,14 @@ def test_killed_and_resumed(capsys, arguments, files, tmp_path):
     command = [sys.executable, "-c", script, "study", *arguments, *more, "--out", str(out)]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 280
-    while done_cells(out / "study.sqlite") < 20:
+    while done_cells(out / "study.sqlite") < 12:
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     n_done = done_cells(out / "study.sqlite")
-    assert 20 <= n_done < 78
+    assert 12 <= n_done < 54
     assert not (out / "scores.csv").exists()
     code, _, err = run(capsys, *arguments, *more, "--out", out, "--resume")
     assert code == 0, err
@@ -296,6 +298,81 @@ def test_no_score_at_all(capsys, files, arguments, tmp_path):
     )  # fmt: skip
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith("sktransfer: no candidate could be scored on any subset")
+
+
+def test_a_log_tells_how_far_it_has_come(capsys, npz, tmp_path, monkeypatch):
+    monkeypatch.setattr(_cli_study_output, "_SECONDS_OF_SILENCE", -1.0)
+    code, _, err = run(
+        capsys, "--data", npz, f"again={npz}", "--candidates", "tiny:mnist_half", "--batch-size",
+        "50", "--metrics", "logme", "--fractions", "0.5", "--repeats", "2", "--out", tmp_path / "o",
+    )  # fmt: skip
+    assert code == 0
+    assert "digits: 100 of 120 samples through the network\n" in err
+    assert re.search(r"^digits: \[1/3\] mnist_half, fraction 1, repeat 0, \d+ s left$", err, re.M)
+    # The other target is waiting, until it is its turn.
+    assert re.search(r"^digits: \[3/3\] .*, \d+ s left$", err, re.M)
+    assert re.search(r"^again: \[3/3\] mnist_half, fraction 0.5, repeat \d$", err, re.M)
+
+
+def test_without_matplotlib_or_pandas(capsys, arguments, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, printed, _ = run(capsys, *arguments, "--out", tmp_path / "out", figures=True)
+    assert code == 0
+    assert printed.splitlines()[-1].endswith("stability_inter.csv.")
+    assert not (tmp_path / "out" / "figures").exists()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    code, out, err = run(capsys, *arguments, "--out", tmp_path / "none")
+    assert (code, out) == (2, "")
+    assert err == "sktransfer: the tables of a study need pandas; install sktransfer[plot].\n"
+
+
+def test_one_candidate_and_one_metric_have_few_figures(capsys, arguments, tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    place = arguments.index("--candidates") + 2
+    few = [*arguments[:place], "--metrics", "logme", "--fractions", "0.5", "--repeats", "2"]
+    code, printed, _ = run(capsys, *few, "--out", tmp_path / "out", figures=True)
+    assert code == 0
+    assert "Where a cell is empty, stability_intra.csv says why." in printed
+    names = {path.stem.rpartition("_")[0] for path in (tmp_path / "out" / "figures").iterdir()}
+    assert not any(name.startswith(("ranks", "stability_inter")) for name in names)
+
+
+def test_results_that_cannot_be_written(capsys, arguments, tmp_path, monkeypatch):
+    out = ["--out", tmp_path / "out", "--resume", "--quiet"]
+    assert run(capsys, *arguments, *out)[0] == 0
+    (tmp_path / "out" / "scores.csv").unlink()
+    (tmp_path / "out" / "scores.csv").mkdir()
+    code, printed, err = run(capsys, *arguments, *out)
+    assert (code, printed) == (1, "")
+    assert err.startswith("sktransfer: the result could not be written: ")
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+    (tmp_path / "out" / "scores.csv").rmdir()
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as full:
+            monkeypatch.setattr(sys, "stdout", full)
+            assert main(["study", *map(str, [*arguments, *out, "--no-figures"])]) == 1
+            with contextlib.suppress(OSError):
+                full.close()
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["study", *map(str, [*arguments, *out])]) == 2
+
+
+def test_interrupted(capsys, arguments, tmp_path, monkeypatch):
+    (tmp_path / "own_interrupted.py").write_text(
+        "from sklearn.decomposition import PCA\n"
+        "class Pressed(PCA):\n"
+        "    def fit_transform(self, X, y=None):\n"
+        "        raise KeyboardInterrupt\n"
+        "pressed = Pressed(2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    place = arguments.index("--metrics")
+    more = [*arguments[:place], "python:own_interrupted:pressed", *arguments[place:]]
+    code, out, err = run(capsys, *more, "--out", tmp_path / "out")
+    assert (code, out) == (130, "")
+    assert f"Results so far are in {tmp_path / 'out'}; --resume continues." in err
+    assert done_cells(tmp_path / "out" / "study.sqlite") == 30
+    assert run(capsys, *arguments, "--out", tmp_path / "out", "--resume")[0] == 0
 
 
 @pytest.mark.parametrize(
