@@ -16,6 +16,7 @@ __all__ = [
     "needs_network",
     "needs_probabilities",
     "set_collection_params",
+    "validated_metrics",
     "with_one_seed",
 ]
 
@@ -49,6 +50,31 @@ def named_metrics(metric):
                 f"Got {invalid!r} instead."
             )
     return metrics_by_name(metric)
+
+
+def validated_metrics(metric):
+    """Bring metrics into one form, and check their parameters before any work.
+
+    Parameters
+    ----------
+    metric : str, metric instance, list or tuple of these, or dict of str to these
+        The metric or metrics.
+
+    Returns
+    -------
+    metrics : dict of str to metric
+        As from :func:`named_metrics`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter of a metric is wrong, and as :func:`named_metrics`.
+    """
+    metrics = named_metrics(metric)
+    for instance in metrics.values():
+        if hasattr(instance, "_parameter_constraints"):
+            instance._validate_params()
+    return metrics
 
 
 def deciding_metric(metrics, refit):

@@ -23,8 +23,8 @@ from ._composition import CandidateComposition, candidates_have
 from ._extraction import Extractor, extract
 from ._metric_collection import (
     deciding_metric,
-    named_metrics,
     needs_probabilities,
+    validated_metrics,
     with_one_seed,
 )
 from ._results import SelectionResults, results_frame
@@ -356,10 +356,7 @@ class TransferabilitySelector(
     def _select(self, X, y, fit_params, method):
         """Do what fit does, and return what the best candidate gave for X."""
         candidates = self._validate_candidates()
-        metrics = named_metrics(self.metric)
-        for metric in metrics.values():
-            if hasattr(metric, "_parameter_constraints"):
-                metric._validate_params()
+        metrics = validated_metrics(self.metric)
         deciding = deciding_metric(metrics, self.refit)
         y_checked = check_target(X, y)
         candidate_params, weights, split_params = self._route(

@@ -1,4 +1,4 @@
-"""How far rankings by transferability metrics can be trusted on a target: the study of seed 002."""
+"""How far a ranking by a transferability metric depends on the sample it was computed on."""
 
 import os
 from contextlib import contextmanager
@@ -12,10 +12,13 @@ from ..evaluation._coefficients import METHODS
 from ..evaluation._correlation import check_option
 from ..utils._sklearn import HasMethods, Interval, StrOptions
 from ._composition import NamedCandidates
-from ._metric_collection import (
-    named_metrics,
+from ._metric_collection import named_metrics, validated_metrics
+from ._study_inputs import (
+    library_versions,
+    metric_records,
+    refuse_other_inputs,
+    spec_identity,
 )
-from ._study_inputs import library_versions, metric_records, refuse_other_inputs
 from ._study_reference import check_reference, references_by_target
 from ._study_run import StudyRun, known_identities
 from ._study_shown import combine_pools, shown_tables
@@ -258,20 +261,20 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         CandidateFailedWarning
             If cells failed, now or before.
         """
-        inputs = self._checked(X, y, target, groups, exclude)
-        candidates, metrics, y, subsets, described, memory = inputs
-        records = metric_records(metrics, self.random_state)
+        given = self._checked(X, y, target, groups, exclude)
+        candidates, metrics, y, subsets, described, memory = given
+        seed = int(self.random_state)
+        records = metric_records(metrics, seed)
+        specs = {name: spec_identity(name, c, seed) for name, c in candidates.items()}
         with self._opened(to_write=True) as store:
-            identities, found = known_identities(
-                candidates, store.candidates(), target, X, y, int(self.random_state)
-            )
+            found = known_identities(specs, candidates, store.candidates(), target, X, y)
             refuse_other_inputs(store, self._called, described, subsets, records, found)
             store.register(
                 library_versions(),
                 described.record,
-                [subset.record for subset in subsets],
+                [s.record for s in subsets],
                 records,
-                list(candidates),
+                candidates,
             )
             run = StudyRun(
                 store=store,
@@ -282,10 +285,10 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
                 subsets=subsets,
                 candidates=candidates,
                 metrics=metrics,
-                identities=identities,
+                identities=specs,
                 memory=memory,
                 n_jobs=self.n_jobs,
-                random_state=int(self.random_state),
+                random_state=seed,
                 raise_errors=self.error_score == "raise",
                 retry_failed=retry_failed,
                 verbose=self.verbose,
@@ -317,10 +320,7 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         candidates = {name: active[name] for name in active if name not in exclude}
         if not candidates:
             raise ValueError(f"'exclude' leaves no candidate for target {target!r}.")
-        metrics = named_metrics(self.metrics)
-        for metric in metrics.values():
-            if hasattr(metric, "_parameter_constraints"):
-                metric._validate_params()
+        metrics = validated_metrics(self.metrics)
         y = check_target_arguments(X, y, target, groups)
         check_reference(self.reference, target, list(candidates))
         splitter = NestedStratifiedSubsets() if self.subsets is None else self.subsets

@@ -146,7 +146,7 @@ def spec_identity(name, candidate, random_state):
         return None
     try:
         content = combine("candidate", content_digest(clone(candidate)), *files_of(candidate))
-    except (Unnameable, OSError) as error:
+    except (Unnameable, OSError, TypeError) as error:  # a TypeError is that it cannot be copied
         raise ValueError(
             f"The candidate {name!r} cannot be told from others, so that a study with it cannot be "
             f"continued: {error}."
@@ -180,7 +180,8 @@ def candidate_identity(name, fitted):
 
 def _described(candidate, is_of_target):
     """Describe a candidate, without what decides only how fast features come."""
-    said = describe(candidate)
+    with np.printoptions(threshold=10, edgeitems=1):
+        said = describe(candidate)
     for irrelevant in ("candidate", "device", "batch_size"):
         del said[irrelevant]
     said["repr"] = re.sub(r" at 0x[0-9a-f]+", "", said["repr"])

@@ -18,7 +18,7 @@ from ._extraction import Extractor, extract, is_stateless
 from ._layer_groups import LayerGroups
 from ._metric_collection import is_relative_to_pool, needs_network, needs_probabilities
 from ._study_cells import Rows, Unit, failed_unit, run_unit, with_seed
-from ._study_inputs import candidate_identity, features_digest, spec_identity
+from ._study_inputs import candidate_identity, features_digest
 from ._study_store import CellRow
 
 __all__ = ["StudyRun", "known_identities"]
@@ -356,7 +356,7 @@ def _parallel(n_jobs, units):
         return
     results = parallel(work)
     try:
-        for result in results:
+        for result in results:  # noqa: UP028 - closed below, and not before
             yield result
     finally:
         # After an error others are still being worked on, which joblib would warn of.
@@ -364,11 +364,13 @@ def _parallel(n_jobs, units):
             results.close()
 
 
-def known_identities(candidates, kept, target, X, y, random_state):
+def known_identities(identities, candidates, kept, target, X, y):
     """Say what candidates are, as far as it is needed before work starts.
 
     Parameters
     ----------
+    identities : dict of str to CandidateIdentity or None
+        Of candidates that need not be fitted to be told apart; None for the others.
     candidates : dict of str to transformer
         The candidates.
     kept : dict of str to dict of str to tuple
@@ -377,18 +379,13 @@ def known_identities(candidates, kept, target, X, y, random_state):
         Name of the target.
     X, y : data
         The target.
-    random_state : int
-        Where seeds come from.
 
     Returns
     -------
-    identities : dict of str to CandidateIdentity or None
-        Of candidates that need not be fitted to be told apart; None for the others.
     found : dict of str to CandidateIdentity
-        These, and those of candidates that the store knows, and that are fitted now to see whether
-        they are the same.
+        Those given, and those of candidates that the store knows, and that are fitted now to see
+        whether they are the same.
     """
-    identities = {n: spec_identity(n, c, random_state) for n, c in candidates.items()}
     found = {name: identity for name, identity in identities.items() if identity is not None}
     data = Extractor(X, y, len(y), None, False)
     known = {name for names in kept.values() for name, (_, said, *_) in names.items() if said}
@@ -402,4 +399,4 @@ def known_identities(candidates, kept, target, X, y, random_state):
                 features = extract(fitted, data.X, len(y)).features
                 identity = identity._replace(features=features_digest(features))
             found[name] = identity
-    return identities, found
+    return found

@@ -330,7 +330,7 @@ class StudyStore:
             Fraction, repeat, number of samples, digest of row numbers.
         metrics : list of (str, str, str, bool)
             Name, digest, description, whether relative to a pool.
-        candidates : list of str
+        candidates : iterable of str
             Names. Those of earlier plans that never came to a result are struck off.
         """
         name = target[0]

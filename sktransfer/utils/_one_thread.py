@@ -61,7 +61,7 @@ def _enter():
                 own.append((library, n_threads))
             else:
                 _Process.libraries.setdefault(library.filepath, (library, n_threads))
-            library.set_num_threads(1)
+            _set(library, 1)
     return own
 
 
@@ -73,10 +73,10 @@ def _leave(own):
                 sys.modules["torch"].set_num_threads(_Process.torch_threads)
                 _Process.torch_threads = None
             for library, n_threads in _Process.libraries.values():
-                library.set_num_threads(n_threads)
+                _set(library, n_threads)
             _Process.libraries.clear()
         for library, n_threads in own:
-            library.set_num_threads(n_threads)
+            _set(library, n_threads)
 
 
 def _libraries():
@@ -84,3 +84,14 @@ def _libraries():
         _Process.found_with = len(sys.modules)
         _Process.controllers = tuple(ThreadpoolController().lib_controllers)
     return _Process.controllers
+
+
+def _set(library, n_threads):
+    # The limit of OpenBLAS is that of the process. Of several threads threadpoolctl lets only the
+    # first one set it, and the others in silence not; here they take turns.
+    release = getattr(library, "clear_controlling_thread", None)
+    if release is not None:
+        release(force=True)
+    library.set_num_threads(n_threads)
+    if release is not None:
+        release(force=True)

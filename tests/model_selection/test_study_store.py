@@ -174,7 +174,11 @@ def two(learning, other):
 
 CHANGES = {
     "rows": ({}, {"X": DIGITS + 1e-9}, "target 'digits': the data X changed"),
-    "number": ({}, {"X": DIGITS[:70], "y": LABELS[:70]}, "had 80 samples and has 70"),
+    "number": (
+        two(PCA(2), PCA(3)),
+        two(PCA(2), PCA(3)) | {"X": DIGITS[:70], "y": LABELS[:70]},
+        "had 80 samples and has 70",
+    ),
     "labels": ({}, {"y": np.roll(LABELS, 1)}, "target 'digits': the labels y changed"),
     "groups": ({}, {"groups": np.arange(80)}, "target 'digits': the groups changed"),
     "seed of subsets": (
@@ -243,8 +247,6 @@ def test_other_inputs_are_named_and_never_mixed(name, path):
     with pytest.raises(ValueError, match=f"(?s)study.sqlite' holds results of other .*{words}"):
         run(path, **now)
     assert dump(path) == rows
-    # Under another name, or in another store, it is as good as any.
-    run(path.with_name("other.sqlite"), **now)
 
 
 def test_a_candidate_is_the_same_on_all_targets(path):
@@ -276,12 +278,25 @@ def test_other_versions_are_named(path):
     assert len(RobustnessStudy.open(path).to_frame()) == 30
 
 
+class Opaque(float):
+    """A number that nobody can take apart."""
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("no")
+
+    def __deepcopy__(self, memo):
+        return self
+
+
 def test_what_cannot_be_told_from_others_is_refused(path):
     generator = (i for i in range(3))
     with pytest.raises(ValueError, match="candidate 'a' cannot be told from others"):
         run(path, [("a", FunctionTransformer(kw_args={"g": generator}))])
     with pytest.raises(ValueError, match="data of target 'digits' cannot be told from others"):
         run(path, X=[generator] * 80)
+    metric = HScore(Opaque(0.1))
+    with pytest.raises(ValueError, match="metric 'm' cannot be told from others"):
+        run(path, metrics={"m": metric})
     assert not path.exists()
 
 
@@ -375,7 +390,7 @@ class Counts(FunctionTransformer):
 
 
 def test_a_candidate_is_run_once_for_all_subsets(path, tmp_path):
-    given = [("counts", Counts()), *candidates(2)]
+    given = [("counts", Counts(np.abs)), *candidates(2)]
     Counts.n_rows = 0
     run(path, given)
     assert Counts.n_rows == 80
@@ -398,10 +413,10 @@ class Unsteady(Counts):
 
 
 def test_features_that_differ_from_those_of_before_are_refused(path):
-    run(path, [("unsteady", Unsteady())])
+    run(path, [("unsteady", Unsteady(np.abs))])
     rows = dump(path)
     with pytest.raises(ValueError, match="'unsteady' gives other features for target 'digits'"):
-        run(path, [("unsteady", Unsteady())], metrics=("hscore", "ncti", "logme"))
+        run(path, [("unsteady", Unsteady(np.abs))], metrics=("hscore", "ncti", "logme"))
     assert len(dump(path)) == len(rows) + 1  # the new metric is known by name
 
 
@@ -419,7 +434,7 @@ from sktransfer.model_selection import NestedStratifiedSubsets, RobustnessStudy
 
 X, y = load_digits(n_class=3, return_X_y=True)
 X, y = X[:100] / 16, y[:100]
-given = [(f"from{i}", PrecomputedFeatures(X[:, i : i + 20])) for i in (0, 12, 25, 40)]
+given = [(f"from{i}", PrecomputedFeatures(X[:, i : i + 20])) for i in (0, 20, 40)]
 given.append(("random", GaussianRandomProjection(5)))
 splitter = NestedStratifiedSubsets((0.3, 0.5, 0.8), 3)
 
@@ -427,7 +442,7 @@ splitter = NestedStratifiedSubsets((0.3, 0.5, 0.8), 3)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        metrics = ["hscore", "logme", "ncti", "sfda"]
+        metrics = ["hscore", "ncti"]
         study = RobustnessStudy(given, metrics, splitter, store=line[:-1])
         study.run(X, y, target="one").run(X, np.roll(y, 1), target="two")
         os._exit(0)
@@ -435,7 +450,7 @@ for line in sys.stdin:
     os.waitpid(child, 0)
     print("over", flush=True)
 """
-N_CELLS = 2 * 4 * 5 * 10
+N_CELLS = 2 * 2 * 4 * 10
 
 
 def n_recorded(path):
@@ -516,6 +531,26 @@ def test_a_worker_that_is_killed_costs_nothing(path, tmp_path):
         found = run(path, metrics=given)
     assert (tmp_path / "killed").exists()
     assert untimed(found) == untimed(run(metrics=given))
+
+
+class AtHome(HScore):
+    """Cannot be taken to another process."""
+
+    def __init__(self, home=0, shrinkage=None):
+        super().__init__(shrinkage)
+        self.home = home
+
+    def __setstate__(self, state):
+        if state["home"] != os.getpid():
+            raise RuntimeError("not here")
+        super().__setstate__(state)
+
+
+def test_what_does_not_travel_is_scored_here(path):
+    given = {"h": AtHome(os.getpid())}
+    with parallel_config("loky", n_jobs=2):
+        found = run(path, candidates(1), metrics=given)
+    assert untimed(found) == untimed(run(None, candidates(1), metrics=given))
 
 
 @pytest.mark.filterwarnings("ignore")  # of those who deprecate within dask and tornado

@@ -36,7 +36,7 @@ def test_threads_that_overlap_are_all_limited():
     seen = {}
 
     def work(name):
-        with threadpool_limits(2), one_thread():
+        with one_thread():
             enter.wait()
             seen[name] = limits()
             if name == "long":
