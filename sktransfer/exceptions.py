@@ -1,5 +1,7 @@
 """Named warnings, so that one kind can be silenced or turned into an error without the others."""
 
+from sklearn.exceptions import FitFailedWarning
+
 __all__ = [
     "AmbiguousTargetWarning",
     "CacheBusyWarning",
@@ -12,12 +14,14 @@ __all__ = [
     "NoValidationPartWarning",
     "NoiseFloorWarning",
     "NotConvergedWarning",
+    "OtherVersionsWarning",
     "ProbabilityNormalizationWarning",
     "RandomFeaturesWarning",
     "SingletonClassWarning",
     "SkippedFilesWarning",
     "StaleCacheWarning",
     "TransferabilityWarning",
+    "TrialFailedWarning",
     "UninformativeScoreWarning",
 ]
 
@@ -92,3 +96,11 @@ class CheckpointMismatchWarning(TransferabilityWarning):
 
 class SkippedFilesWarning(TransferabilityWarning):
     """Image files that can't be read were left out, together with their labels."""
+
+
+class TrialFailedWarning(TransferabilityWarning, FitFailedWarning):
+    """Trials of a search failed; the others were not affected."""
+
+
+class OtherVersionsWarning(TransferabilityWarning):
+    """A search goes on that was begun with other versions of the packages it depends on."""

@@ -16,12 +16,14 @@ from sktransfer.finetune._lpfu import LPFU
 from sktransfer.finetune._reference import reference_ranking
 from sktransfer.finetune._reference_result import ReferenceRanking
 from sktransfer.finetune._regressor import FineTuneRegressor
+from sktransfer.finetune._search import FineTuneSearchCV
 
 __all__ = [
     "FU",
     "LPFU",
     "FineTuneClassifier",
     "FineTuneRegressor",
+    "FineTuneSearchCV",
     "ReferenceRanking",
     "reference_ranking",
 ]
