@@ -27,11 +27,14 @@ class Cell:
         Why there is no score.
     metric : fitted metric or None
         Kept only where it is asked for.
+    seconds : float
+        Time taken. The first metric that needs a decomposition pays for those that share it.
     """
 
     score: float = np.nan
     error: Exception | None = None
     metric: object = None
+    seconds: float = 0.0
 
 
 @dataclass
@@ -132,6 +135,7 @@ def score_task(task):
     inputs = {}
     for name, metric in task.metrics.items():
         sample_weight = task.sample_weights.get(name)
+        begin = time.perf_counter()
         with _caught_warnings(task.caller) as caught:
             try:
                 shared = inputs.get(id(sample_weight))
@@ -154,6 +158,7 @@ def score_task(task):
                     cell.error = ValueError("; ".join(reasons) or "The score is NaN.")
             except Exception as error:
                 cell = Cell(error=error)
+        cell.seconds = time.perf_counter() - begin
         result.cells[name] = cell
         for warning in caught:
             said = (warning.category, str(warning.message))

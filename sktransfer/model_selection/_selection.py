@@ -111,8 +111,8 @@ class Selection:
         The candidates, without dropped ones.
     metrics : dict of str to metric
         The metrics.
-    deciding : str
-        Name of the metric by which the leader is known on the way.
+    deciding : str or None
+        Name of the metric by which the leader is known on the way; None for no leader.
     extractor : Extractor
         Runs candidates.
     y : ndarray
@@ -142,7 +142,7 @@ class Selection:
 
     candidates: list
     metrics: dict
-    deciding: str
+    deciding: str | None
     extractor: object
     y: np.ndarray
     splits: list
@@ -309,6 +309,8 @@ class Selection:
             self.progress.end(index)
             if self.keep_candidates:
                 self.fitted[index] = run.fitted
+            if self.deciding is None:
+                continue
             score = self.results.running_mean(index, self.deciding)
             best = np.nan
             if self.leader is not None:
