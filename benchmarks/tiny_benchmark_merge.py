@@ -62,27 +62,19 @@ def merge(results, files, settings, candidates):
     overlap = check_overlap(targets, files)
     write_table(
         FOLDER / "images.csv.gz",
-        ["target", "row", "label", "part", "digest"],
+        ["target", "row", "label", "part"],
         (
-            [name, row, label, "test" if is_test else "pool", f"{digest:08x}"]
+            [name, row, label, "test" if is_test else "pool"]
             for name, target in targets.items()
-            for row, label, is_test, digest in zip(
-                target.rows,
-                target.labels,
-                target.is_test,
-                data.digests(target.images),
-                strict=True,
-            )
+            for row, label, is_test in zip(target.rows, target.labels, target.is_test, strict=True)
         ),
     )
+    images = {("target", name): target.images for name, target in targets.items()}
+    images |= {("source", family): found for family, found in data.source_images(files).items()}
     write_table(
-        FOLDER / "source_digests.csv.gz",
-        ["family", "gap"],
-        (
-            [family, gap]
-            for family, images in data.source_images(files).items()
-            for gap in np.diff(np.sort(data.digests(images)).astype(np.int64), prepend=0)
-        ),
+        FOLDER / "digests.csv.gz",
+        ["kind", "name", "gaps"],
+        ([*key, _gaps(np.sort(data.digests(found)))] for key, found in images.items()),
     )
     protocol = {
         **settings,
@@ -128,6 +120,11 @@ def _score_columns(entries):
     saturated = " ".join(metric for metric, e in entries.items() if e["saturated"])
     reasons = {metric: e["reason"] for metric, e in entries.items() if e["score"] is None}
     return [*scores, saturated, json.dumps(reasons) if reasons else ""]
+
+
+def _gaps(digests):
+    """Write sorted digests by the distance of each from the one before, which is shorter."""
+    return " ".join(map(str, np.diff(digests.astype(np.int64), prepend=0)))
 
 
 def _short(value):

@@ -10,11 +10,11 @@ import numpy as np
 
 __all__ = [
     "MEASURES",
+    "read_digests",
     "read_images",
     "read_protocol",
     "read_reference",
     "read_scores",
-    "read_source_digests",
     "scratch_name",
     "write_table",
 ]
@@ -67,9 +67,13 @@ def write_table(path, names, rows):
 
 
 def _read_table(name):
-    text = gzip.decompress((_FOLDER / f"{name}.csv.gz").read_bytes()).decode("utf-8")
-    rows = csv.reader(text.splitlines())
+    rows = csv.reader(_lines(name))
     return next(rows), list(rows)
+
+
+def _lines(name):
+    content = (_FOLDER / f"{name}.csv.gz").read_bytes()
+    return gzip.decompress(content).decode("utf-8").splitlines()
 
 
 def read_protocol():
@@ -137,7 +141,7 @@ def read_images():
     Returns
     -------
     data : structured ndarray of shape (n_images,)
-        ``target``, ``row`` in its file, ``label``, ``part`` ("pool" or "test") and ``digest``.
+        ``target``, ``row`` in its file, ``label`` and ``part`` ("pool" or "test").
     """
     _, rows = _read_table("images")
     dtype = [
@@ -145,25 +149,31 @@ def read_images():
         ("row", np.int64),
         ("label", np.int64),
         ("part", "U4"),
-        ("digest", np.uint32),
     ]
-    return _frozen(dtype, ((*row[:4], int(row[4], 16)) for row in rows))
+    return _frozen(dtype, rows)
 
 
-def read_source_digests():
-    """Read digests of all real images that networks of the zoo may have been trained on.
+def read_digests(kind):
+    """Read digests of images, made by ``digests`` in ``benchmarks/tiny_benchmark_targets.py``.
+
+    Parameters
+    ----------
+    kind : {"target", "source"}
+        Images of the targets, or all real images that networks of the zoo may have been trained
+        on.
 
     Returns
     -------
     digests : dict of str to ndarray of uint32
-        By family, sorted. Made by the function ``digests`` in
-        ``benchmarks/tiny_benchmark_targets.py``.
+        By target or family, sorted.
     """
-    _, rows = _read_table("source_digests")
-    gaps = {}
-    for family, gap in rows:
-        gaps.setdefault(family, []).append(int(gap))
-    return {family: np.cumsum(gap).astype(np.uint32) for family, gap in gaps.items()}
+    # Fields are longer than the csv module takes by default.
+    fields = [line.split(",") for line in _lines("digests")[1:]]
+    return {
+        name: np.cumsum(np.array(gaps.split(), dtype=np.int64)).astype(np.uint32)
+        for a_kind, name, gaps in fields
+        if a_kind == kind
+    }
 
 
 def _frozen(dtype, rows):
