@@ -10,6 +10,7 @@ __all__ = [
     "CheckpointMismatchWarning",
     "ConstantTargetWarning",
     "DamagedCacheWarning",
+    "DamagedResultWarning",
     "HeadNotLoadedWarning",
     "NoValidationPartWarning",
     "NoiseFloorWarning",
@@ -44,6 +45,10 @@ class StaleCacheWarning(TransferabilityWarning):
 
 class DamagedCacheWarning(TransferabilityWarning):
     """Features kept on disk could not be read back and were extracted again."""
+
+
+class DamagedResultWarning(TransferabilityWarning):
+    """The kept result of a training could not be read back, and the training was done again."""
 
 
 class AmbiguousTargetWarning(TransferabilityWarning):

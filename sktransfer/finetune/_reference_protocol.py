@@ -10,7 +10,7 @@ from sktransfer import __version__
 from sktransfer.backbones._network_input import resolve_device
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_data import digest_data
-from sktransfer.finetune._reference_units import inner_estimator
+from sktransfer.finetune._reference_task import inner_estimator
 from sktransfer.utils._target import as_target_array
 
 __all__ = ["check_protocol", "make_protocol"]
@@ -25,28 +25,25 @@ _LEFT_OUT_OF_SEARCH = frozenset(
 _PACKAGES = {"torch": "torch", "skorch": "skorch", "scikit-learn": "scikit-learn", "numpy": "numpy"}
 
 
-def make_protocol(estimator, data, y_test, *, random_state, n_threads):
+def make_protocol(task, y_test, random_state):
     """Write down what decides results, apart from the candidate.
 
     Parameters
     ----------
-    estimator : FineTuneClassifier, FineTuneRegressor or FineTuneSearchCV
-        What trains.
-    data : tuple
-        Training data and target, test data, validation data and target (or None).
+    task : Task
+        What all units have in common.
     y_test : array-like
         Target of the test data.
     random_state : int
         The seed that the seeds of all units come from.
-    n_threads : int
-        Threads of torch.
 
     Returns
     -------
     protocol : dict
         Plain numbers, texts, lists and dicts.
     """
-    X, y, X_test, X_val, y_val = data
+    X, y, X_test, X_val, y_val = task.data
+    estimator = task.estimator
     inner = inner_estimator(estimator)
     parameters = _readable(inner.get_params(deep=False), _LEFT_OUT)
     protocol = {
@@ -56,7 +53,7 @@ def make_protocol(estimator, data, y_test, *, random_state, n_threads):
         "from_scratch_parameters": {**parameters, "train": "full"},
         "random_state": int(random_state),
         "device": resolve_device(inner.device).type,
-        "n_threads": int(n_threads),
+        "n_threads": int(task.n_threads),
         "data": {
             "X": digest_data(X).content,
             "y": _target_digest(y),

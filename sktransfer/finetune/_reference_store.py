@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
-from sktransfer.backbones._store_files import sync
 from sktransfer.backbones._store_hashing import combine
-from sktransfer.exceptions import DamagedCacheWarning
+from sktransfer.exceptions import DamagedResultWarning
+from sktransfer.finetune._reference_files import write_file
 from sktransfer.finetune._reference_protocol import check_protocol
-from sktransfer.finetune._reference_units import UnitResult
+from sktransfer.finetune._reference_task import UnitResult
 from sktransfer.utils._announce import announce
 
-__all__ = ["UnitStore", "write_file"]
+__all__ = ["UnitStore"]
 
 _RUN = "run.json"
 _FORMAT = 1
@@ -80,21 +80,16 @@ class UnitStore:
                 about = {"format": _FORMAT, "protocol": protocol, "subjects": merged}
                 write_file(path, json.dumps(about, indent=1).encode())
 
-    def key(self, unit):
-        """Name a unit by what decides its result, besides the protocol.
-
-        Parameters
-        ----------
-        unit : Unit
-            The unit.
+    def random_state(self):
+        """Give the seed of the results that are here.
 
         Returns
         -------
-        key : str
-            Part of the names of its files.
+        random_state : int or None
+            None if there are none.
         """
-        digest = combine("unit", unit.subject.identity, unit.measure or "").hex()
-        return f"{digest[:32]}-{unit.seed}"
+        path = self.folder / _RUN
+        return _read_run(path)["protocol"].get("random_state") if path.exists() else None
 
     def trials(self, unit):
         """Give the folder in which a search keeps its trials.
@@ -109,7 +104,7 @@ class UnitStore:
         folder : Path
             It need not be there.
         """
-        return self.folder / "searches" / self.key(unit)
+        return self.folder / "searches" / _name(unit)
 
     @contextmanager
     def own(self, unit, wait):
@@ -127,7 +122,7 @@ class UnitStore:
         is_own : bool
             False if another process does it.
         """
-        lock = FileLock(self.folder / "locks" / f"{self.key(unit)}.lock")
+        lock = FileLock(self.folder / "locks" / f"{_name(unit)}.lock")
         try:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
@@ -162,7 +157,7 @@ class UnitStore:
             announce(
                 f"{path} is damaged ({error}); {unit.subject.name!r} is trained again with seed "
                 f"{unit.seed}.",
-                DamagedCacheWarning,
+                DamagedResultWarning,
             )
             return None
 
@@ -182,36 +177,12 @@ class UnitStore:
         write_file(path, _packed(unit, result))
 
     def _path(self, unit):
-        return self.folder / "units" / f"{self.key(unit)}.npz"
+        return self.folder / "units" / f"{_name(unit)}.npz"
 
 
-def write_file(path, content):
-    """Write a file so that it is there as a whole or not at all.
-
-    Parameters
-    ----------
-    path : Path
-        The file; what is there is replaced.
-    content : bytes
-        What it holds.
-
-    Returns
-    -------
-    path : Path
-        The file.
-    """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
-    return path
+def _name(unit):
+    identity, seed, objective = unit.key
+    return f"{combine('unit', identity, objective or '').hex()[:32]}-{seed}"
 
 
 def _packed(unit, result):
@@ -219,7 +190,7 @@ def _packed(unit, result):
         "subject": unit.subject.name,
         "identity": unit.subject.identity,
         "seed": unit.seed,
-        "measure": unit.measure,
+        "measure": None if unit.objective is None else unit.objective.measure,
         **{name: getattr(result, name) for name in _FIELDS},
     }
     arrays = {"about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)}
@@ -238,18 +209,18 @@ _FIELDS = (
     "device",
     "failure",
     "warnings",
-    "details",
+    "best_params",
 )
 
 
 def _unpacked(content):
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
-        outputs = arrays["outputs"] if "outputs" in arrays else None
+        outputs = arrays.get("outputs")
     if (outputs is None) == (about["failure"] is None):
         raise ValueError("it has neither predictions nor a failure")
     about["warnings"] = tuple(map(tuple, about["warnings"]))
-    return UnitResult(outputs=outputs, **{name: about[name] for name in _FIELDS})
+    return UnitResult(outputs=outputs, **{name: about.get(name) for name in _FIELDS})
 
 
 def _read_run(path):

@@ -1,5 +1,6 @@
 """What a reference ranking trains: candidates, and their architectures with random weights."""
 
+import warnings
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 
@@ -13,10 +14,11 @@ from sktransfer.backbones._provenance import architecture_digest, weights_hash
 from sktransfer.backbones._store_candidate import files_of
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_hashing import combine
+from sktransfer.finetune._reference_task import inner_estimator
 from sktransfer.finetune._scratch import start_from_scratch
 from sktransfer.finetune._sources import is_network, make_source
 
-__all__ = ["SCRATCH", "Subject", "describe", "scratch_backbone"]
+__all__ = ["SCRATCH", "Field", "Subject", "describe_all", "scratch_backbone"]
 
 #: How the names of rows begin whose weights were random.
 SCRATCH = "from scratch: "
@@ -67,37 +69,83 @@ class Subject:
         return asdict(self)
 
 
-def describe(name, backbone, X, *, head_only, from_scratch):
-    """Build a candidate and find out what it is, without training it.
+@dataclass
+class Field:
+    """All that a reference ranking has rows for.
 
     Parameters
     ----------
-    name : str
-        Name of the candidate.
-    backbone : torch backbone or other transformer
-        The candidate. It is left as it is.
-    X : array or sequence of shape (n_samples, ...)
-        Data that it will be trained on.
-    head_only : bool
-        Whether its weights stay as they are.
+    subjects : list of Subject
+        Candidates in the order given, then architectures from scratch.
+    backbones : dict of str to backbone
+        By name of the subject; of an architecture, any candidate that has it.
+    failures : dict of str to str
+        Why a subject cannot be trained.
+    """
+
+    subjects: list
+    backbones: dict
+    failures: dict
+
+    @property
+    def able(self):
+        """The subjects that can be trained."""
+        return [subject for subject in self.subjects if subject.name not in self.failures]
+
+
+def describe_all(candidates, task, from_scratch):
+    """Build each candidate and find out what it is, without training it.
+
+    Parameters
+    ----------
+    candidates : list of (str, backbone)
+        The candidates. They are left as they are.
+    task : Task
+        What they will be trained for.
     from_scratch : bool
-        Whether its architecture is trained from scratch too.
+        Whether their architectures are trained from scratch too.
 
     Returns
     -------
-    subject : Subject
-        The candidate.
-    twin : Subject or None
-        Its architecture with random weights; None if that is not asked for, or it is no network.
+    field : Field
+        Candidates and architectures.
 
     Raises
     ------
     Exception
-        Whatever is wrong with the candidate or the data.
+        Whatever is wrong with a candidate, if failures are to be raised.
     """
+    pretrained, scratch, backbones, failures = [], {}, {}, {}
+    for name, backbone in candidates:
+        twin = None
+        backbones[name] = backbone
+        # What a candidate warns of when it is built it will warn of in training as well.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                subject, fitted = _describe(name, backbone, task)
+            except Exception as error:
+                if task.raise_errors:
+                    error.add_note(f"Raised by candidate {name!r}.")
+                    raise
+                failures[name] = f"{type(error).__name__}: {error}"
+                subject, fitted = Subject(name, False, ""), None
+            if fitted is not None and from_scratch:
+                twin = _describe_scratch(name, fitted, task, failures)
+                subject = replace(subject, twin=twin.name)
+                scratch.setdefault(twin.name, twin)
+                backbones.setdefault(twin.name, backbone)
+        pretrained.append(subject)
+    return Field(pretrained + list(scratch.values()), backbones, failures)
+
+
+def _describe(name, backbone, task):
+    head_only = inner_estimator(task.estimator).train == "head"
     if not is_network(backbone) and head_only:
         return Subject(name, False, _transformer_identity(backbone)), None
-    source = make_source(backbone, X, device="cpu", trainable=not head_only, caller=_CALLER)
+    source = make_source(
+        backbone, task.data[0], device="cpu", trainable=not head_only, caller=_CALLER
+    )
     fitted = source.backbone
     subject = Subject(
         name,
@@ -107,16 +155,22 @@ def describe(name, backbone, X, *, head_only, from_scratch):
         fitted.n_parameters_,
         getattr(fitted, "pretrained_", None),
     )
-    if not from_scratch:
-        return subject, None
-    identity = _scratch_identity(fitted)
-    twin = Subject(
-        f"{SCRATCH}{type(fitted.module_).__name__}-{identity[:6]}",
-        True,
-        identity,
-        n_parameters=sum(p.numel() for p in fitted.module_.parameters()),
-    )
-    return replace(subject, twin=twin.name), twin
+    return subject, fitted
+
+
+def _describe_scratch(name, fitted, task, failures):
+    kind = type(fitted.module_).__name__
+    try:
+        identity = _scratch_identity(fitted)
+    except Exception as error:
+        if task.raise_errors:
+            error.add_note(f"Raised by the architecture of candidate {name!r}.")
+            raise
+        twin = Subject(f"{SCRATCH}{kind} of {name}", True, "")
+        failures[twin.name] = f"{type(error).__name__}: {error}"
+        return twin
+    n_parameters = sum(parameter.numel() for parameter in fitted.module_.parameters())
+    return Subject(f"{SCRATCH}{kind}-{identity[:6]}", True, identity, n_parameters=n_parameters)
 
 
 def _transformer_identity(transformer):
