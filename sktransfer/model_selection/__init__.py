@@ -1,6 +1,7 @@
-"""Choosing among pretrained candidates: the selector, and scorers for scikit-learn's searches."""
+"""Choosing among pretrained candidates, and among metrics to choose by."""
 
+from ._metric_search import MetricSearchCV
 from ._scorer import make_transferability_scorer
 from ._selector import TransferabilitySelector
 
-__all__ = ["TransferabilitySelector", "make_transferability_scorer"]
+__all__ = ["MetricSearchCV", "TransferabilitySelector", "make_transferability_scorer"]

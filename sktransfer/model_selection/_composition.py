@@ -42,9 +42,12 @@ class CandidateComposition(_BaseComposition):
     ----------
     _metric_parameter : str
         What the parameter for metrics is called.
+    _fewest_candidates : int
+        How many candidates have to have a score.
     """
 
     _metric_parameter = "metric"
+    _fewest_candidates = 1
 
     def get_params(self, deep=True):
         """Get the parameters, and with `deep` those of candidates and metrics.
@@ -128,8 +131,8 @@ class CandidateComposition(_BaseComposition):
         with suppress(Exception):  # wrong candidates are reported by fit
             all_tags = [get_tags(candidate) for _, candidate in self._active_candidates()]
             # A candidate that fails on sparse input doesn't cost the others.
-            enough = all if self.error_score == "raise" else any
-            tags.input_tags.sparse = enough(t.input_tags.sparse for t in all_tags)
+            enough = len(all_tags) if self.error_score == "raise" else self._fewest_candidates
+            tags.input_tags.sparse = sum(t.input_tags.sparse for t in all_tags) >= enough
             dtypes = [t.transformer_tags.preserves_dtype for t in all_tags if t.transformer_tags]
             if tags.transformer_tags is not None:
                 tags.transformer_tags.preserves_dtype = [

@@ -6,7 +6,7 @@ from ..evaluation import competition_ranks
 from ..exceptions import CandidateFailedWarning
 from ._metric_collection import is_relative_to_pool
 
-__all__ = ["SelectionResults", "reason_of", "results_frame"]
+__all__ = ["SelectionResults", "joined", "reason_of", "results_frame"]
 
 
 def reason_of(error):
@@ -29,7 +29,19 @@ def reason_of(error):
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _join(names):
+def joined(names):
+    """Write several names in a sentence.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The names.
+
+    Returns
+    -------
+    text : str
+        Such as "1, 2 and 5".
+    """
     names = list(names)
     if len(names) > 1:
         names[-2:] = [f"{names[-2]} and {names[-1]}"]
@@ -218,7 +230,7 @@ class SelectionResults:
         ):
             return next(iter(by_reason))
         return "; ".join(
-            f"split{'s' * (len(splits) > 1)} {_join(splits)}: {reason}"
+            f"split{'s' * (len(splits) > 1)} {joined(splits)}: {reason}"
             for reason, splits in by_reason.items()
         )
 
@@ -263,11 +275,11 @@ class SelectionResults:
         for reason, metrics_of in failed.items():
             by_metrics = {}
             for name, metrics in metrics_of.items():
-                by_metrics.setdefault(_join(map(repr, metrics)), []).append(repr(name))
+                by_metrics.setdefault(joined(map(repr, metrics)), []).append(repr(name))
             for metrics, names in by_metrics.items():
                 subject = f"Candidate {names[0]} has"
                 if len(names) > 1:
-                    subject = f"Candidates {_join(names)} have"
+                    subject = f"Candidates {joined(names)} have"
                 given.append((f"{subject} no score by {metrics}: {reason}", CandidateFailedWarning))
         for metric in self.metrics:
             for split, reason in self.split_failures(metric).items():
@@ -280,7 +292,7 @@ class SelectionResults:
             for warning in warnings:
                 said.setdefault(warning, []).append(repr(name))
         for (category, message), names in said.items():
-            given.append((f"{message} (candidates: {_join(names)})", category))
+            given.append((f"{message} (candidates: {joined(names)})", category))
         return given
 
     def all_failed_error(self, metric):
@@ -346,7 +358,7 @@ def _grouped_reasons(reasons, n_candidates):
         by_reason.setdefault(reason, []).append(repr(name))
     if len(by_reason) == 1 and len(reasons) == n_candidates:
         return next(iter(by_reason))
-    return "; ".join(f"{_join(names)}: {reason}" for reason, names in by_reason.items())
+    return "; ".join(f"{joined(names)}: {reason}" for reason, names in by_reason.items())
 
 
 def results_frame(table, metrics, deciding, failures):
