@@ -279,7 +279,7 @@ def _checked_target(X, y, name):
         raise ValueError(
             f"'{name}' is needed: only torch data sets have a target of their own. Got None."
         )
-    y = as_target_array(y)
+    y = np.asarray(as_target_array(y))
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     data = name.replace("y", "X")

@@ -1,6 +1,6 @@
 """From the results of units to the rows of a reference ranking, its failures and its warnings."""
 
-import warnings as builtin_warnings
+import builtins
 
 import numpy as np
 
@@ -129,6 +129,6 @@ def _listed(names):
 
 
 def _category(kind):
-    found = getattr(exceptions, kind, None) or getattr(builtin_warnings, kind, None)
+    found = getattr(exceptions, kind, None) or getattr(builtins, kind, None)
     is_warning = isinstance(found, type) and issubclass(found, Warning)
     return found if is_warning else UserWarning

@@ -11,7 +11,6 @@ from sktransfer.backbones._network_input import resolve_device
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_data import digest_data
 from sktransfer.finetune._reference_task import inner_estimator
-from sktransfer.utils._target import as_target_array
 
 __all__ = ["check_protocol", "make_protocol"]
 
@@ -100,7 +99,6 @@ def _plain(value):
 
 
 def _target_digest(y):
-    y = as_target_array(y)
     kind = "text" if y.dtype.kind in "OUST" else "number"
     y = [str(label) for label in y.ravel().tolist()] if kind == "text" else y.astype(np.float64)
     return content_digest((kind, y)).hex()

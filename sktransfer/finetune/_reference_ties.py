@@ -148,7 +148,7 @@ def means_of(values, from_scratch, level):
         mean[name] = math.fsum(numbers) / n_seeds
         deviations = [(number - mean[name]) ** 2 for number in numbers]
         variance = math.fsum(deviations) / (n_seeds - 1) if n_seeds > 1 else math.nan
-        if len(set(numbers)) == 1 and n_seeds > 1:
+        if n_seeds > 1 and numbers.count(numbers[0]) == n_seeds and not math.isnan(numbers[0]):
             variance = 0.0  # and not what rounding of the mean leaves
         sd[name] = math.sqrt(variance)
         if not math.isnan(variance):
