@@ -45,7 +45,8 @@ def merge(results, files, settings, candidates):
         FOLDER / "reference.csv.gz",
         [*CELL, "from_scratch", *MEASURES],
         (
-            [*cell, name, int(name not in candidates[cell[0]]), *map(_short, values)]
+            # All digits of accuracies: equal numbers of right answers have to stay equal.
+            [*cell, name, int(name not in candidates[cell[0]]), values[0], *map(_short, values[1:])]
             for cell, table in _in_order(results, "reference")
             for name, values in _by_measure(table)
         ),

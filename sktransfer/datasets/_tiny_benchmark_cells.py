@@ -1,6 +1,6 @@
 """Looking up cells of the tiny benchmark, and judging scores by them."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -393,8 +393,8 @@ class TinyBenchmark(Bunch):
     # -- looking up --------------------------------------------------------------------------------
 
     def _one_of(self, name, value, allowed):
-        is_known = not isinstance(value, (bool, np.bool_)) and value in allowed
-        if not is_known:
+        can_be_one = isinstance(value, Hashable) and not isinstance(value, (bool, np.bool_))
+        if not (can_be_one and value in allowed):
             raise ValueError(f"'{name}' must be one of {list(allowed)}. Got {value!r} instead.")
         return value
 
@@ -421,7 +421,11 @@ class TinyBenchmark(Bunch):
                 self._one_of("without_seed", one, self.seeds)
             seeds = [one for one in self.seeds if one not in left_out]
         cells = [self._reference_rows[target, train_size, one] for one in seeds]
-        return np.mean([self.data[measure][rows] for rows in cells], axis=0).tolist()
+        values = [self.data[measure][rows] for rows in cells]
+        if len(values) == 1:
+            return values[0].tolist()
+        # Ties in numbers of right answers are not to be broken by rounding errors of a sum.
+        return np.round(np.mean(values, axis=0), 12).tolist()
 
     def _scored(self, table, metric, target, train_size, seed):
         self._one_of("metric", metric, self.metrics)
