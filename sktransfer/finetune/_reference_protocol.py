@@ -124,7 +124,11 @@ def check_protocol(folder, before, now, known, subjects):
         If they differ; all differences are named.
     """
     differences = [
-        f"{name} was {old!r} and is {new!r}" for name, old, new in _differences(before, now)
+        f"{name[6:-2]} is other data"
+        if name.startswith("data[")
+        else f"{name} was {old!r} and is {new!r}"
+        for name, old, new in _differences(before, now)
+        if not name.startswith("from_scratch_parameters")  # as the others
     ]
     for subject in subjects:
         old = known.get(subject.name)
