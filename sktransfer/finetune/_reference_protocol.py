@@ -70,6 +70,7 @@ def make_protocol(task, y_test, random_state):
     if inner is not estimator:
         settings = _readable(estimator.get_params(deep=False), _LEFT_OUT_OF_SEARCH)
         protocol["search"] = {"kind": type(estimator).__name__, "parameters": settings}
+        protocol["versions"]["optuna"] = version("optuna")
     return protocol
 
 
@@ -155,5 +156,5 @@ def _differences(before, now, prefix=""):
         for key in {**before, **now}:
             name = f"{prefix}[{key!r}]" if prefix else key
             yield from _differences(before.get(key, "absent"), now.get(key, "absent"), name)
-    elif before != now:
+    elif repr(before) != repr(now):  # NaN is unlike itself
         yield prefix, before, now
