@@ -154,7 +154,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
     scores_ : list of list of dict of str to float
         For each row and split, the score of each candidate.
     reference_ : dict of str to float
-        The reference of the candidates that were compared, from the lowest value.
+        The reference of the candidates that were compared, from the worst.
     left_out_ : tuple of str
         Names that were not compared: not on both sides, without a number, or never scored.
     failures_ : dict of str to dict of str to str
@@ -218,7 +218,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         "metrics": [str, HasMethods(["fit"]), list, tuple, dict],
         "param_grid": [dict, list, tuple, None],
         "reference": "no_validation",
-        "cv": ["cv_object", HasMethods(["split"])],
+        "cv": ["cv_object"],
         "scoring": [str, list, tuple],
         "refit": [str, None],
         "k": [Interval(Integral, 1, None, closed="left"), dict],

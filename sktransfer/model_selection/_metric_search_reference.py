@@ -20,8 +20,8 @@ class Reference:
     Attributes
     ----------
     names : tuple of str
-        The candidates in an order of their own, by value and then by name, so that nothing depends
-        on the order in which they were given.
+        The candidates in an order of their own, the worst first and equal ones by name, so that
+        nothing depends on the order in which they were given.
     values : ndarray of shape (n_candidates,)
         Measured performance.
     greater_is_better : bool
@@ -90,8 +90,8 @@ class Reference:
         pair = pair.select(~pair.missing)
         found = cls(pair.names, pair.y, greater_is_better, pair.left_out)
         found.require_two()
-        order = sorted(range(len(pair.y)), key=lambda place: (pair.y[place], pair.names[place]))
-        return found.select(order)
+        keys = list(zip(found.signed.tolist(), found.names, strict=True))
+        return found.select(sorted(range(len(keys)), key=keys.__getitem__))
 
     def require_two(self):
         """Refuse a reference that nothing can agree with."""
