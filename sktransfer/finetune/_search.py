@@ -6,7 +6,6 @@ from numbers import Integral, Real
 
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -42,13 +41,13 @@ def _best_has(name):
 
     def has(self):
         if hasattr(self, "best_estimator_"):
-            return bool(getattr(self.best_estimator_, name))
+            return callable(getattr(self.best_estimator_, name))
         if not self.refit:
             raise AttributeError(
                 f"This {type(self).__name__} has refit=False, so there is no estimator to call "
                 f"{name!r} of; 'best_params_' can be used to fit one."
             )
-        return bool(getattr(self.estimator, name))
+        return callable(getattr(self.estimator, name))
 
     return has
 
@@ -71,7 +70,8 @@ class FineTuneSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         For each parameter of the estimator (also of what is inside it, ``backbone__layer``) what it
         may be: ``(low, high)``, of whole numbers if both are; ``(low, high, "log")`` for a
         logarithmic scale; a list of choices; or a distribution of ``optuna.distributions``. None
-        is ``{"lr": (1e-5, 1e-2, "log"), "weight_decay": (1e-6, 1e-2, "log")}``.
+        is ``{"lr": (1e-5, 1e-2, "log"), "weight_decay": (1e-6, 1e-2, "log")}``, with ``head_lr`` in
+        place of ``lr`` if ``train="head"``.
     scoring : str, callable, list of str, or dict, default="accuracy"
         The measure to be optimised, greater is better: "accuracy", "balanced_accuracy",
         "roc_auc_ovr" (macro average over the classes in the test rows, for two classes too),
@@ -304,13 +304,14 @@ class FineTuneSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         measures = get_measures(self.scoring)
         refit_measure = self._checked_refit(measures)
         space = SearchSpace(self.param_distributions, estimator)
-        data, target = checked_data(estimator, X, y, sample_weight, X_val, y_val)
+        data, target, kept = checked_data(estimator, X, y, sample_weight, X_val, y_val)
         with SearchStorage(self.storage, self.study_name) as storage:
             seed = storage.seed() if self.random_state is None else None
             seed = drawn_seed(self.random_state) if seed is None else seed
             data = with_splits(
                 data,
                 target,
+                kept,
                 estimator=estimator,
                 cv=self.cv,
                 validation_fraction=self.validation_fraction,
@@ -507,20 +508,17 @@ class FineTuneSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     @property
     def classes_(self):
         """Labels of the best estimator."""
-        _best_has("classes_")(self)
-        return self.best_estimator_.classes_
+        return self._best("classes_")
 
     @property
     def n_features_in_(self):
         """Numbers per row that the best estimator takes."""
-        try:
-            check_is_fitted(self, "best_estimator_")
-        except NotFittedError as error:
-            # hasattr() must say no before fit
-            raise AttributeError(
-                f"{type(self).__name__} object has no n_features_in_ attribute."
-            ) from error
-        return self.best_estimator_.n_features_in_
+        return self._best("n_features_in_")
+
+    def _best(self, name):
+        if not hasattr(self, "best_estimator_"):  # hasattr() must say no before fit
+            raise AttributeError(f"{type(self).__name__} object has no {name} attribute.")
+        return getattr(self.best_estimator_, name)
 
     @property
     def _predicts_most_probable(self):

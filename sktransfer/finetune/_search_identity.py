@@ -1,6 +1,7 @@
 """What a search is: all that decides its result. Only the same search may go on from its trials."""
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_data import digest_data
@@ -78,7 +79,7 @@ def _parameters(estimator, prefix, space):
         path = f"{prefix}{name}"
         if path in space or name in _IRRELEVANT:
             continue
-        if hasattr(value, "get_params") and not isinstance(value, type):
+        if _has_parameters(value):
             # By parameters: whether it has been fitted before makes no difference.
             described[f"estimator__{path}"] = [_class_name(value), _class_name(value)]
             described.update(_parameters(value, f"{path}__", space))
@@ -87,9 +88,25 @@ def _parameters(estimator, prefix, space):
     return described
 
 
+def _has_parameters(value):
+    """Tell whether parameters say all of an object: of a frozen one, what it has learned counts."""
+    is_frozen = isinstance(value, FrozenEstimator)
+    return hasattr(value, "get_params") and not isinstance(value, type) and not is_frozen
+
+
+def _plain(value):
+    """Take estimators apart into class and parameters, in lists of choices too."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if _has_parameters(value):
+        parameters = value.get_params(deep=False).items()
+        return [_class_name(value), {name: _plain(item) for name, item in parameters}]
+    return value
+
+
 def _entry(name, value):
     try:
-        digest = content_digest(value).hex()[:_DIGITS]
+        digest = content_digest(_plain(value)).hex()[:_DIGITS]
     except Unnameable as error:
         raise ValueError(
             f"With 'storage', a search must know itself again in another process, and {name!r} "

@@ -1,6 +1,7 @@
 """What a search is given, checked before any work starts, and how trials are judged on it."""
 
 import warnings
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -32,6 +33,8 @@ def checked_data(estimator, X, y, sample_weight, X_val, y_val):
         Without splits. Rows of weight zero are left out.
     target : Target
         Target of the rows.
+    kept : ndarray of bool
+        Which of the rows that were given they are.
 
     Raises
     ------
@@ -46,16 +49,20 @@ def checked_data(estimator, X, y, sample_weight, X_val, y_val):
     _, y = asked._checked_pair(X, y, reset=True)
     target = asked._encode(y)
     rows, target, weights = check_weights(sample_weight, np.arange(len(y)), target)
+    kept = np.zeros(len(y), dtype=bool)
+    kept[rows] = True
     asked._learn_target(target, y)
+    if not hasattr(X, "__getitem__"):
+        X = np.asarray(X)
     if len(rows) < len(y):
         X, y = take(X, rows), y[rows]
     if X_val is not None:
         _, y_val = asked._checked_pair(X_val, y_val, reset=False)
         asked._known_target(y_val)
-    return SearchData(X, y, weights, X_val, y_val), target
+    return SearchData(X, y, weights, X_val, y_val), target, kept
 
 
-def with_splits(data, target, *, estimator, cv, validation_fraction, seed):
+def with_splits(data, target, kept, *, estimator, cv, validation_fraction, seed):
     """Divide the rows into those to train on and those to judge by.
 
     Parameters
@@ -64,6 +71,8 @@ def with_splits(data, target, *, estimator, cv, validation_fraction, seed):
         Data without splits; with data to judge by, there are none.
     target : Target
         Target of the rows.
+    kept : ndarray of bool
+        Which of the rows that were given they are.
     estimator : estimator
         Its kind decides whether splits are stratified.
     cv : int, splitter, iterable or None
@@ -95,17 +104,39 @@ def with_splits(data, target, *, estimator, cv, validation_fraction, seed):
         held = validation_rows(target.codes, target.n_samples, validation_fraction, seeds)
         if not len(held):
             raise ValueError(
-                "No row can be held out to judge trials by, as no class has more than one: give "
-                "'X_val' and 'y_val'."
+                "No row can be held out to judge trials by, as no class has more than one "
+                f"(n_samples = {target.n_samples}): give 'X_val' and 'y_val'."
             )
         data.splits = [(np.setdiff1d(np.arange(target.n_samples), held), held)]
         return data
-    splitter = check_cv(cv, data.y, classifier=is_classifier(estimator))
-    places = np.zeros((target.n_samples, 1))  # splitters look at the number of rows alone
-    data.splits = [tuple(map(np.asarray, split)) for split in splitter.split(places, data.y)]
+    if hasattr(cv, "split") or isinstance(cv, Integral):
+        splitter = check_cv(cv, data.y, classifier=is_classifier(estimator))
+        places = np.zeros((target.n_samples, 1))  # splitters look at the number of rows alone
+        data.splits = [tuple(split) for split in splitter.split(places, data.y)]
+    else:
+        data.splits = [_places(split, number, kept) for number, split in enumerate(cv)]
     if not data.splits:
         raise ValueError("'cv' gives no split.")
     return data
+
+
+def _places(split, number, kept):
+    """Find the rows of a split that was given, where rows of weight zero have been left out."""
+    place_of, parts = np.cumsum(kept) - 1, []
+    for part, what in zip(split, ("train on", "judge by"), strict=True):
+        part = np.asarray(part)
+        if part.dtype == bool:
+            part = np.flatnonzero(part)
+        if len(part) and not 0 <= part.min() <= part.max() < len(kept):
+            raise ValueError(
+                f"Split {number} of 'cv' has the rows {part.min()} to {part.max()} to {what}; they "
+                f"must be from 0 to {len(kept) - 1}."
+            )
+        part = part[kept[part]] if len(part) else part
+        if not len(part):
+            raise ValueError(f"Split {number} of 'cv' has no rows to {what}.")
+        parts.append(place_of[part])
+    return tuple(parts)
 
 
 def check_measures(measures, data, estimator):

@@ -6,11 +6,27 @@ from sklearn.base import clone
 
 from sktransfer.finetune._search_sampling import import_optuna
 
-__all__ = ["DEFAULT_SPACE", "SearchSpace"]
+__all__ = ["SearchSpace", "default_space"]
 
-#: What published studies of medical images search over.
-DEFAULT_SPACE = {"lr": (1e-5, 1e-2, "log"), "weight_decay": (1e-6, 1e-2, "log")}
 _FORMS = "(low, high), (low, high, 'log'), a list of choices, or a distribution of Optuna"
+
+
+def default_space(estimator):
+    """Give what published studies of medical images search over.
+
+    Parameters
+    ----------
+    estimator : FineTuneClassifier or FineTuneRegressor
+        With ``train="head"``, its learning rate is that of the head.
+
+    Returns
+    -------
+    space : dict of str to tuple
+        The learning rate and the weight decay.
+    """
+    only_head = estimator.train == "head" and estimator.head_lr is not None
+    rate = "head_lr" if only_head else "lr"
+    return {rate: (1e-5, 1e-2, "log"), "weight_decay": (1e-6, 1e-2, "log")}
 
 
 class SearchSpace:
@@ -42,7 +58,7 @@ class SearchSpace:
 
     def __init__(self, param_distributions, estimator):
         if param_distributions is None:
-            param_distributions = DEFAULT_SPACE
+            param_distributions = default_space(estimator)
         if not isinstance(param_distributions, dict):
             raise TypeError(
                 f"'param_distributions' must be a dict of names of parameters to {_FORMS}; got a "

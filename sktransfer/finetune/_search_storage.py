@@ -5,6 +5,7 @@ simply run again, under its own number.
 """
 
 import os
+import sqlite3
 from contextlib import ExitStack
 from hashlib import sha256
 from importlib.metadata import version
@@ -68,35 +69,45 @@ class SearchStorage:
 
     def _open(self, stack):
         optuna = import_optuna()
-        from sqlalchemy.engine import make_url
         from sqlalchemy.exc import SQLAlchemyError
 
         stack.enter_context(quiet_optuna())
-        path = os.fspath(self.storage)
         try:
-            url = make_url(path if "://" in path else f"sqlite:///{os.path.abspath(path)}")
-        except SQLAlchemyError as error:
-            raise ValueError(
-                f"'storage' must be the path of a file, or a URL of SQLAlchemy's; got {path!r}."
-            ) from error
-        self.where = url.render_as_string(hide_password=True) if "://" in path else path
-        options = {}
-        if url.drivername.startswith("sqlite"):
-            options = {"connect_args": {"timeout": _SECONDS_TO_WAIT}}
-        is_file = bool(options) and url.database not in (None, "", ":memory:")
-        if is_file:
-            self._lock(stack, Path(url.database))
-        try:
-            with self._opening(is_file, url):
-                self._backend = optuna.storages.RDBStorage(
-                    url.render_as_string(hide_password=False), options
-                )
+            url, options, path = self._address()
+            if path is not None:
+                self._lock(stack, path)
+            # One process at a time makes the tables.
+            with ExitStack() if path is None else FileLock(f"{path}.lock"):
+                self._backend = optuna.storages.RDBStorage(url, options)
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
             raise ValueError(
-                f"'storage' {self.where!r} can't be opened as a database of Optuna: {error}"
+                f"'storage' is {self.where!r}, which can't be opened as a database of Optuna: it "
+                f"must be the path of a file, or a URL of SQLAlchemy's ({error})."
             ) from error
         stack.callback(self._backend.engine.dispose)
         stack.callback(self._backend.remove_session)
+
+    def _address(self):
+        """Give a URL, options for it, and the path of the file if it is one."""
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.pool import NullPool
+
+        given = os.fspath(self.storage)
+        if "://" not in given:
+            path = Path(given).expanduser().absolute()
+
+            # A path may have characters that mean something in a URL.
+            def connect():
+                return sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
+
+            return "sqlite://", {"creator": connect, "poolclass": NullPool}, path
+        self.where = "the URL given"  # may have a password
+        url = make_url(given)
+        self.where = url.render_as_string(hide_password=True)
+        if url.drivername.startswith("sqlite") and url.database not in (None, "", ":memory:"):
+            options = {"connect_args": {"timeout": _SECONDS_TO_WAIT}}
+            return given, options, Path(url.database).absolute()
+        return given, {}, None
 
     def _lock(self, stack, path):
         """Keep other processes from the same search, as long as this one lasts."""
@@ -112,10 +123,6 @@ class SearchStorage:
                 f"Another process is at work on the search {self.study_name!r} in 'storage' "
                 f"{self.where!r}; wait for it, or use another 'study_name'."
             ) from error
-
-    def _opening(self, is_file, url):
-        """Let one process at a time make the tables."""
-        return FileLock(f"{url.database}.lock") if is_file else ExitStack()
 
     # -- identity --------------------------------------------------------------------------------
 

@@ -252,7 +252,9 @@ class TransformerSource:
     draws = False
 
     def __init__(self, transformer, X, device):
-        self.backbone = clone(transformer).fit(X)
+        self.backbone = clone(transformer)
+        if not isinstance(transformer, FrozenEstimator):  # whose fit asks for y, and does nothing
+            self.backbone.fit(X)
         self.device = resolve_device(device)
         self.module = nn.Identity()
         # Of all rows, as some transformers know their own data only; kept for the next call.
