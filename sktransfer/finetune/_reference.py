@@ -194,7 +194,7 @@ def reference_ranking(
     estimator = _checked_estimator(estimator, y)
     inner = inner_estimator(estimator)
     measures = get_measures(scoring)
-    classes, y_val = _check_training_data(inner, y, X_val, y_val)
+    classes, y_val = _check_training_data(inner, candidates[0][1], y, X_val, y_val)
     predictions = Predictions(X_test, y_test, classes, measures)
     predictions.check(y)
 
@@ -222,17 +222,18 @@ def reference_ranking(
         for subject in field.able
         for objective in objectives
     ]
-    results = run_units(
+    done = run_units(
         units,
         task,
         field.backbones,
+        predictions,
         store,
         retry_failed=retry_failed,
         n_jobs=n_jobs,
         verbose=int(verbose),
     )
     protocol.update(seeds=seeds, measures=list(measures))
-    return collect(field, results, predictions, protocol, objectives, error_score)
+    return collect(field, done, list(measures), protocol, objectives, error_score)
 
 
 def _checked_candidates(candidates):
@@ -283,6 +284,12 @@ def _checked_target(X, y, name):
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     data = name.replace("y", "X")
+    is_missing = np.array([value is None or value != value for value in y.ravel().tolist()])
+    if is_missing.any():
+        raise ValueError(
+            f"'{name}' lacks {is_missing.sum()} of its {is_missing.size} values (NaN or None), "
+            f"first in row {np.flatnonzero(is_missing)[0] // max(1, is_missing.size // len(y))}."
+        )
     if len(y) == 0:
         raise ValueError(f"'{data}' and '{name}' must have one row at least. Got none.")
     try:
@@ -311,9 +318,11 @@ def _checked_estimator(estimator, y):
     return estimator
 
 
-def _check_training_data(inner, y, X_val, y_val):
-    """Refuse targets that no candidate could be trained on; give the classes."""
-    probe = type(inner)(None)
+def _check_training_data(inner, backbone, y, X_val, y_val):
+    """Refuse parameters and targets that no candidate could be trained with; give the classes."""
+    probe = type(inner)(**{**inner.get_params(deep=False), "backbone": backbone})
+    probe._validate_params()
+    probe._stages()
     probe._learn_target(probe._encode(y), y)
     if X_val is None and y_val is not None:
         raise ValueError("'y_val' is given and 'X_val' is not; they belong together.")

@@ -7,22 +7,24 @@ import numpy as np
 from sktransfer import exceptions
 from sktransfer.exceptions import CandidateFailedWarning
 from sktransfer.finetune._reference_result import ReferenceRanking, ReferenceRow
+from sktransfer.finetune._reference_run import Done
+from sktransfer.finetune._reference_task import UnitResult
 from sktransfer.utils._announce import announce
 
 __all__ = ["collect"]
 
 
-def collect(field, results, predictions, protocol, objectives, error_score):
+def collect(field, done, measures, protocol, objectives, error_score):
     """Put together what has been computed, and warn of what has failed.
 
     Parameters
     ----------
     field : Field
         Candidates and architectures.
-    results : dict of tuple to UnitResult
+    done : dict of tuple to Done
         By key of the unit.
-    predictions : Predictions
-        Computes measures.
+    measures : list of str
+        Names of the measures.
     protocol : dict
         How the results came about; what they tell is added.
     objectives : list of Objective or None
@@ -41,58 +43,51 @@ def collect(field, results, predictions, protocol, objectives, error_score):
         If all candidates have failed.
     """
     rows, failures, warned, best_params = [], [], [], []
-    value_of_failure = np.nan if error_score == "raise" else float(error_score)
-    of_measure = {o.measure: o.key for o in objectives if o is not None}
+    objective_of = {objective.measure: objective.key for objective in objectives if objective}
     for subject in field.subjects:
         for seed in range(len(protocol["seeds"])):
-            told = set()
-            for measure in predictions.measures:
-                about = {"candidate": subject.name, "seed": seed}
-                key = (subject.identity, seed, of_measure.get(measure))
-                result = results.get(key)
-                reason, value = field.failures.get(subject.name), value_of_failure
-                if reason is None:
-                    reason = result.failure
-                if reason is None:
-                    try:
-                        value = predictions.evaluate(result.outputs, measure)
-                    except Exception as error:
-                        if error_score == "raise":
-                            error.add_note(f"Raised by {subject.name!r}, seed {seed}.")
-                            raise
-                        reason = f"{type(error).__name__}: {error}"
+            about, told = {"candidate": subject.name, "seed": seed}, set()
+            for measure in measures:
+                key = (subject.identity, seed, objective_of.get(measure))
+                unit = _NEVER_BEGUN if subject.name in field.failures else done[key]
+                result = unit.result
+                reason = field.failures.get(subject.name, unit.reasons.get(measure))
                 if reason is not None:
                     failures.append({**about, "measure": measure, "reason": reason})
-                if result is not None and key not in told:
+                if key not in told:
                     told.add(key)
                     warned += [{**about, "kind": k, "message": m} for k, m in result.warnings]
-                    if result.best_params is not None:
-                        best_params.append(
-                            {**about, "measure": measure, "params": result.best_params}
-                        )
+                    if (found := result.best_params) is not None:
+                        best_params.append({**about, "measure": measure, "params": found})
+                value = unit.values.get(measure)
+                if value is None:
+                    value = np.nan if error_score == "raise" else float(error_score)
                 rows.append(
                     ReferenceRow(
-                        subject.name,
-                        subject.from_scratch,
-                        measure,
-                        seed,
-                        value,
-                        np.nan if result is None else result.seconds,
-                        None if result is None else result.n_epochs,
-                        None if result is None else result.energy,
+                        **about,
+                        from_scratch=subject.from_scratch,
+                        measure=measure,
+                        value=value,
+                        seconds=result.seconds,
+                        n_epochs=result.n_epochs,
+                        energy=result.energy,
                     )
                 )
     _raise_if_all_failed(field, failures, rows)
+    results = [unit.result for unit in done.values()]
     protocol = {
         **protocol,
         "subjects": [subject.as_dict() for subject in field.subjects],
-        "devices": sorted({r.device for r in results.values() if r.device is not None}),
-        "energy": sorted({r.energy_by for r in results.values() if r.energy_by is not None}),
+        "devices": sorted({r.device for r in results if r.device is not None}),
+        "energy": sorted({r.energy_by for r in results if r.energy_by is not None}),
     }
     twins = {s.name: s.twin for s in field.subjects if s.twin is not None}
     for message, category in _in_words(failures, warned):
         announce(message, category)
     return ReferenceRanking(rows, protocol, twins, failures, warned, best_params)
+
+
+_NEVER_BEGUN = Done(UnitResult(None, np.nan), {}, {})
 
 
 def _raise_if_all_failed(field, failures, rows):

@@ -1,5 +1,6 @@
 """The protocol of a reference ranking: all that two results must have in common to be compared."""
 
+import math
 import platform
 from importlib.metadata import version
 from numbers import Integral, Real
@@ -87,7 +88,7 @@ def _plain(value):
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
-        return float(value)
+        return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -156,5 +157,5 @@ def _differences(before, now, prefix=""):
         for key in {**before, **now}:
             name = f"{prefix}[{key!r}]" if prefix else key
             yield from _differences(before.get(key, "absent"), now.get(key, "absent"), name)
-    elif repr(before) != repr(now):  # NaN is unlike itself
+    elif before != now:
         yield prefix, before, now

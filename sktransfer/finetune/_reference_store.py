@@ -42,7 +42,8 @@ class UnitStore:
     """
 
     def __init__(self, folder):
-        self.folder = Path(folder)
+        # Workers may have another working directory.
+        self.folder = Path(folder).absolute()
         try:
             for name in ("units", "locks"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -133,13 +134,15 @@ class UnitStore:
         finally:
             lock.release()
 
-    def read(self, unit):
+    def read(self, unit, tell=True):
         """Give what was kept of a unit.
 
         Parameters
         ----------
         unit : Unit
             The unit.
+        tell : bool, default=True
+            Whether to warn of damage.
 
         Returns
         -------
@@ -154,11 +157,12 @@ class UnitStore:
         try:
             return _unpacked(content)
         except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            announce(
-                f"{path} is damaged ({error}); {unit.subject.name!r} is trained again with seed "
-                f"{unit.seed}.",
-                DamagedResultWarning,
-            )
+            if tell:
+                announce(
+                    f"{path} is damaged ({error}); {unit.subject.name!r} is trained again with "
+                    f"seed {unit.seed}.",
+                    DamagedResultWarning,
+                )
             return None
 
     def write(self, unit, result):
