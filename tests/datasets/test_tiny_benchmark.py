@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from sktransfer.backbones._cards import tiny_zoo_card, tiny_zoo_names
-from sktransfer.datasets import load_digits_target, load_tiny_benchmark, load_tiny_zoo
+from sktransfer.datasets import (
+    TinyBenchmark,
+    load_digits_target,
+    load_tiny_benchmark,
+    load_tiny_zoo,
+)
+from sktransfer.datasets import _tiny_benchmark_tables as tables
 from sktransfer.datasets._tiny_benchmark_rows import draw_rows
 from sktransfer.datasets._tiny_benchmark_tables import read_digests, write_table
 from sktransfer.finetune import FineTuneClassifier, reference_ranking
@@ -462,3 +468,23 @@ def test_same_rows_make_the_same_file(tmp_path):
     for name in "ab":
         write_table(tmp_path / name, ["x"], [[1], ["y"]])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_scores_that_are_missing_keep_their_reason(tmp_path, monkeypatch, benchmark):
+    """No default metric has failed in the benchmark; the files have room for it."""
+    names = [*tables.CELL, "logme", "fu", "saturated", "reasons"]
+    rows = [
+        ["digits", 50, 0, "letters", 0.5, "", "logme fu", '{"fu": "FU has no score, \\"NaN\\"."}'],
+        ["digits", 50, 0, "cells", -1.25, 2, "", ""],
+    ]
+    write_table(tmp_path / "scores.csv.gz", names, rows)
+    monkeypatch.setattr(tables, "_FOLDER", tmp_path)
+    scores, saturated, reasons = tables.read_scores()
+    assert scores["logme"].tolist() == [0.5, -1.25]
+    assert np.isnan(scores["fu"][0]) and scores["fu"][1] == 2
+    assert saturated.tolist() == [(True, True), (False, False)]
+    assert reasons == {("digits", 50, 0, "letters", "fu"): 'FU has no score, "NaN".'}
+    with_reason = TinyBenchmark(**{**benchmark, "_reasons": reasons})
+    cell = {"target": "digits", "train_size": 50}
+    assert with_reason.reasons("fu", **cell, seed=0) == {"letters": 'FU has no score, "NaN".'}
+    assert with_reason.reasons("fu", **cell, seed=1) == {}
