@@ -14,7 +14,6 @@ from sklearn.decomposition import PCA
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks, estimator_html_repr
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sktransfer.backbones import FeatureStore
 from sktransfer.evaluation import (
@@ -147,8 +146,9 @@ def loops(splits, reference=REFERENCE, k=2):
 SPLITS = [train for train, _ in StratifiedKFold(3, shuffle=True, random_state=0).split(X, Y)]
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-@pytest.mark.parametrize(("cv", "splits"), [(None, [np.arange(N)]), (3, SPLITS)])
+@pytest.mark.parametrize(
+    ("cv", "splits", "n_jobs"), [(None, [np.arange(N)], None), (3, SPLITS, None), (3, SPLITS, 2)]
+)
 def test_the_table_is_that_of_loops(cv, splits, n_jobs):
     found = search(
         metrics=WITH_POOL, grid=POOL_GRID, cv=cv, scoring=EVERY, k=2, n_jobs=n_jobs, **QUICK
@@ -324,8 +324,8 @@ def test_metrics_on_moments_share_them(monkeypatch):
         return original(cls, *args, **kwargs)
 
     monkeypatch.setattr(FeatureMoments, "from_arrays", classmethod(counting))
-    grid = {"hscore__shrinkage": [None, 0.1, 0.5], "logme__tol": [1e-3, 1e-6]}
-    search(metrics=["hscore", "logme"], grid=grid, cv=3, **QUICK).fit(X, Y)
+    grid = {"hscore__shrinkage": [None, 0.1, 0.5], "gbc__n_components": [1, 2]}
+    search(metrics=["hscore", "gbc"], grid=grid, cv=3, **QUICK).fit(X, Y)
     assert len(made) == 3 * len(CANDIDATES)
 
 
@@ -348,14 +348,6 @@ def test_features_of_learners_are_kept_by_joblib(tmp_path):
     second = search(memory=memory, metrics=["hscore"]).fit(X, Y)
     assert Net.rows == 0
     assert second.scores_[0] == first.scores_[1]
-
-
-def test_processes_do_not_matter():
-    tables = [
-        table_of(search(grid=GRID, metrics=METRICS, cv=2, n_jobs=jobs).fit(X, Y))
-        for jobs in (None, 2)
-    ]
-    pd.testing.assert_frame_equal(*tables)
 
 
 # -- what doesn't matter ---------------------------------------------------------------------------
@@ -504,6 +496,25 @@ LABELS = [
 def test_grids(grid, labels):
     found = search(grid=grid, scoring="kendall", **QUICK).fit(X, Y)
     assert found.labels_ == labels
+
+
+class Spread(BaseEstimator):
+    """A metric of somebody else, which states no constraints."""
+
+    needs = "features"
+
+    def __init__(self, power=1):
+        self.power = power
+
+    def fit(self, X, y):
+        self.score_ = float(np.std(X) ** self.power)
+        return self
+
+
+def test_metrics_of_others():
+    found = search(metrics=[Spread()], grid={"spread__power": [1, -1]}, scoring="kendall")
+    tau = found.fit(X, Y).cv_results_["mean_test_kendall"]
+    assert tau[0] == -tau[1] != 0
 
 
 def test_metrics_in_every_form():
@@ -893,19 +904,19 @@ def test_limits_are_those_of_resampled_candidates():
         name: float(value) for (name, _), value in zip(many, rng.normal(size=12), strict=True)
     }
     found = search(many, ["transrate", "hscore", "knn"], reference=reference, cv=SUBSETS[:2])
-    found.set_params(n_resamples=4000, scoring=CORRELATIONS).fit(X, Y)
+    found.set_params(n_resamples=1500, scoring=CORRELATIONS).fit(X, Y)
     for scoring in CORRELATIONS:
         for row in range(3):
             table = {name: [split[name] for split in found.scores_[row]] for name in reference}
-            expected = stability_ref(table, reference, scoring, n_resamples=4000, random_state=1)
+            expected = stability_ref(table, reference, scoring, n_resamples=1500, random_state=1)
             assert found.cv_results_[f"mean_test_{scoring}"][row] == pytest.approx(
                 expected.statistic
             )
             limits = [
                 found.cv_results_[f"{side}_test_{scoring}"][row] for side in ("lower", "upper")
             ]
-            assert limits == pytest.approx(expected.interval, abs=0.06)  # other resamples
-    narrow = clone(found).set_params(level=0.5).fit(X, Y).cv_results_
+            assert limits == pytest.approx(expected.interval, abs=0.15)  # other resamples
+    narrow = clone(found).set_params(level=0.5, scoring="kendall").fit(X, Y).cv_results_
     width = found.cv_results_["upper_test_kendall"] - found.cv_results_["lower_test_kendall"]
     assert (narrow["upper_test_kendall"] - narrow["lower_test_kendall"] < 0.7 * width).all()
 
@@ -969,13 +980,13 @@ def test_tied_settings_by_loops():
     from scipy.special import ndtr, ndtri
 
     scores, reference = tables([0.8, 0.6, 0.5, 0.2], n=12, seed=1)
-    found = scored_by(scores, reference, scoring="kendall", n_resamples=400, level=0.9)
+    found = scored_by(scores, reference, scoring="kendall", n_resamples=150, level=0.9)
     mean = found.cv_results_["mean_test_kendall"]
     order = np.argsort(reference)
     # The draws of the search: the second stream of three, and from it a seed for all measures.
     stream = np.random.default_rng(0).spawn(3)[1]
     rng = np.random.default_rng(int(stream.integers(2**32)))
-    counts = rng.multinomial(12, np.full(12, 1 / 12), size=400)
+    counts = rng.multinomial(12, np.full(12, 1 / 12), size=150)
     resampled = np.array(
         [
             [
@@ -997,7 +1008,7 @@ def test_tied_settings_by_loops():
                 else (resampled[other, b] - resampled[row, b]) - (mean[other] - mean[row])
                 for other in range(4)
             )
-            for b in range(400)
+            for b in range(150)
         ]
         expected.append(mean.max() - mean[row] <= np.quantile(beyond, quantile))
     assert found.cv_results_["tied_test_kendall"].tolist() == expected
@@ -1075,14 +1086,9 @@ CHECKED = MetricSearchCV(
 N_CHECKS = 42
 
 
-@parametrize_with_checks([CHECKED])
-def test_sklearn_checks(estimator, check):
-    check(estimator)
-
-
 def test_every_check_is_executed():
     results = estimator_checks.check_estimator(clone(CHECKED), on_skip=None, on_fail=None)
-    assert [r["check_name"] for r in results if r["status"] != "passed"] == []
+    assert [r for r in results if r["status"] != "passed"] == []
     assert len(results) == N_CHECKS
 
 
