@@ -10,7 +10,12 @@ import tiny_benchmark_targets as data  # makes the tools importable
 from build_tiny_zoo import recipes
 
 from sktransfer.backbones._cards import tiny_zoo_card, tiny_zoo_names
-from sktransfer.datasets._tiny_benchmark_tables import CELL, MEASURES, write_table
+from sktransfer.datasets._tiny_benchmark_tables import (
+    CELL,
+    MEASURES,
+    scratch_name,
+    write_table,
+)
 from sktransfer.metrics import metric_names
 
 FOLDER = Path(__file__).parents[1] / "sktransfer" / "datasets" / "data" / "tiny_benchmark"
@@ -48,7 +53,7 @@ def merge(results, files, settings, candidates):
             # All digits of accuracies: equal numbers of right answers have to stay equal.
             [*cell, name, int(name not in candidates[cell[0]]), values[0], *map(_short, values[1:])]
             for cell, table in _in_order(results, "reference")
-            for name, values in _by_measure(table)
+            for name, values in _by_measure(table, candidates[cell[0]])
         ),
     )
     write_table(
@@ -112,8 +117,13 @@ def _in_order(results, wanted):
     return [(cell[1:], table) for cell, table in results.items() if cell[0] == wanted]
 
 
-def _by_measure(table):
-    return [(name, [values[m] for m in MEASURES]) for name, values in table.items()]
+def _by_measure(table, candidates):
+    """Give the rows of a cell in the order in which they are looked up."""
+    widths = sorted({tiny_zoo_card(name).width for name in candidates})
+    names = [*candidates, *map(scratch_name, widths)]
+    if set(names) != set(table):
+        raise ValueError(f"A cell has results of {sorted(table)}, not of {sorted(names)}.")
+    return [(name, [table[name][measure] for measure in MEASURES]) for name in names]
 
 
 def _score_columns(entries):
