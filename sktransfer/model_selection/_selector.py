@@ -64,6 +64,7 @@ class TransferabilitySelector(
           with a fixed seed, and stratified if `y` holds classes.
         - a splitter or an iterable of (train, test) index arrays: the training part of each split
           is scored. The test indices are not looked at.
+        - an iterable of subsets: each array of row numbers is scored.
 
         The score of a candidate is the mean over the splits. Pretrained candidates are still run
         once and rows of their features selected; candidates that learn from data are fitted on
