@@ -132,7 +132,7 @@ def test_rows_are_those_of_the_names_asked_for(benchmark):
             where = {"train_size": train_size, "seed": seed}
             found = benchmark.reference(target, measure, **where)
             from_scratch = benchmark.from_scratch(target, measure, **where)
-            found |= {f"from scratch, width {w:g}": value for w, value in from_scratch.items()}
+            found |= {tables.scratch_name(width): value for width, value in from_scratch.items()}
             for name, value in found.items():
                 assert rows[target, train_size, seed, name][place] == value
 
