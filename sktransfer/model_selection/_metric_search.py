@@ -1,6 +1,7 @@
 """Search for the metric, and its parameters, whose scores agree best with a reference."""
 
 import os
+from contextlib import suppress
 from numbers import Integral, Real
 
 import numpy as np
@@ -32,6 +33,7 @@ from ._metric_search_reference import (
 )
 from ._metric_search_results import SearchScores, search_frame, search_table
 from ._selection import Progress, Selection
+from ._validation import usable_splits
 
 __all__ = ["MetricSearchCV"]
 
@@ -41,8 +43,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
 
     Every candidate is run over the data once. All metrics, with all values of their parameters,
     score the same features, and the scores are compared with a reference such as fine-tuned
-    performance. What :class:`~sklearn.model_selection.GridSearchCV` says of the parameters of a
-    model, this says of metrics: which of them would have ranked these candidates right.
+    performance: which of the metrics would have ranked these candidates right?
 
     Read more in the :ref:`User Guide <metric_search>`.
 
@@ -91,11 +92,10 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         candidates that were dropped. "common": it is left out and listed in ``left_out_``;
         such candidates are not run.
     nan_policy : {"propagate", "omit"}, default="propagate"
-        What a candidate without a score by some metric does to that metric, and an
-        undefined split to the mean: it makes the agreement undefined, with the reason, or it is
-        left out. Leaving out candidates that a metric fails on flatters the metric. With
-        "omit" candidates without a number in the reference are left out too; otherwise they are an
-        error.
+        What a candidate without a score does to the agreement of that metric, and an undefined
+        split to the mean: it makes it undefined, with the reason, or is left out. Leaving out
+        candidates that a metric fails on flatters the metric. With "omit" candidates without a
+        number in the reference are left out too; otherwise they are an error.
     level : float, default=0.95
         Of the limits, and of the set of settings that may be the best.
     n_resamples : int, default=1000
@@ -107,8 +107,10 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
     memory : str, path, FeatureStore or object with the interface of `joblib.Memory`, default=None
         Where to keep extracted features, as for :class:`TransferabilitySelector`.
     error_score : "raise" or numpy.nan, default=numpy.nan
-        What to do if a candidate fails to be fitted, run or scored: give it no score, with a
-        :class:`~sktransfer.exceptions.CandidateFailedWarning`, or let the error through.
+        What to do if a candidate fails: with NaN it has no score by the metric that failed, or is
+        left out if it could not be run, and a
+        :class:`~sktransfer.exceptions.CandidateFailedWarning` tells why; "raise" lets the error
+        through.
     random_state : int, Generator, RandomState or None, default=0
         Seed of resamples and random references, and of metrics with ``random_state=None``, which
         all settings share.
@@ -156,11 +158,12 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
     reference_ : dict of str to float
         The reference of the candidates that were compared, from the worst.
     left_out_ : tuple of str
-        Names that were not compared: not on both sides, without a number, or never scored.
+        Names that were not compared: not on both sides, without a number, or not to be run.
     failures_ : dict of str to dict of str to str
         For each candidate that lacks a score, the reason by setting, as in ``labels_``.
     split_failures_ : dict of int to str
-        Splits without any score, with the reason. They are left out of all means.
+        Splits with a single class or value of `y`, with what a metric says of it. They are left
+        out of all means.
     warnings_ : dict of str to list of str
         What the metrics warned of, for each candidate that caused a warning.
     labels_ : list of str
@@ -179,10 +182,9 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
 
     Notes
     -----
-    The best of many settings looks better than it is. Two attributes allow for that:
-    ``tied_with_best_`` lists all settings among which the truly best one is, with a probability of
-    about `level` over other candidates drawn like these, and ``best_pvalue_`` tells
-    whether any of them has been shown to agree at all. The user guide has their measured coverage.
+    The best of many settings looks better than it is. Two attributes allow for that: the truly
+    best one is in ``tied_with_best_`` with a probability of about `level`, over candidates drawn
+    like these, and ``best_pvalue_`` tells whether any of them has been shown to agree at all.
 
     Nothing depends on the order of candidates or on the number of processes.
 
@@ -327,6 +329,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         settings = metric_settings(metrics, self.param_grid, int(for_metrics.integers(2**32)))
         candidates = [pair for pair in candidates if pair[0] in reference.names]
         prepared = self._prepare(X, y, fit_params, "fit", candidates, metrics)
+        usable = usable_splits(prepared["splits"], prepared["y"])
         prepared["sample_weights"] = {
             setting.label: prepared["sample_weights"][setting.metric]
             for setting in settings
@@ -337,9 +340,8 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
             max_subtasks=len(candidates), sequential_subtasks=False
         ).call_on_fit_task_begin(estimator=self, X=X, y=y)
         names = [name for name, _ in candidates]
-        results = SearchScores(
-            names, settings, None if self.cv is None else len(prepared["splits"])
-        )
+        n_splits = None if self.cv is None else len(prepared["splits"])
+        results = SearchScores(names, settings, n_splits, usable)
         Selection(
             metrics=results.metrics,
             deciding=None,
@@ -357,9 +359,9 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
 
     def _compare(self, results, reference, scorings, deciding, for_resamples, for_references):
         """Compare all scores with the reference and store what is found."""
-        if len(reference.names) - len(results.unscored) < 2:
+        if len(reference.names) - len(results.not_run) < 2:
             raise results.too_few_error()
-        reference = reference.without(results.unscored)
+        reference = reference.without(results.not_run)
         sizes = check_choice_sizes(self.k, len(reference.names), scorings)
         places = [results.candidates.index(name) for name in reference.names]
         scores = results.table[:, :, places]
@@ -440,7 +442,9 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         return hasattr(self, "best_estimator_")
 
     def _sk_visual_block_(self):
-        metrics = named_metrics(self.metrics, "metrics")
+        metrics = {}
+        with suppress(TypeError, ValueError, ImportError):  # wrong metrics are reported by fit
+            metrics = named_metrics(self.metrics, "metrics")
         best = getattr(self, "best_metric_", None)
         names = [f"{name} (best)" if name == best else name for name in metrics]
         return _VisualBlock("parallel", list(metrics.values()), names=names)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..exceptions import CandidateFailedWarning
 from ._metric_search_agreement import CHOICES
-from ._results import SelectionResults, joined, reason_of
+from ._results import SelectionResults, grouped_reasons, joined, reason_of
 
 __all__ = ["SearchScores", "search_frame", "search_table"]
 
@@ -20,22 +20,27 @@ class SearchScores(SelectionResults):
         The settings.
     n_splits : int or None
         Number of splits; None if all data are scored at once.
+    usable : ndarray of bool of shape (n_splits,)
+        Splits that have more than one class or value to foretell. The others are left out of all
+        means, whatever the metrics.
 
     Attributes
     ----------
     table : ndarray of shape (n_settings, n_splits, n_candidates)
         The scores, once the pass is over.
     split_reasons : dict of int to str
-        Splits that no setting could score any candidate on, with the reason. They are left out of
-        all means, as nothing can be learned of them.
-    unscored : dict of str to str
-        Candidates that no setting could score in some other split, with the reason.
+        Splits that are not usable, with the reason.
+    not_run : dict of str to str
+        Candidates that could not be run in some usable split, with the reason. That is no fault
+        of a metric, and they are left out for all.
     """
 
-    def __init__(self, candidates, settings, n_splits):
+    def __init__(self, candidates, settings, n_splits, usable):
         metrics = {setting.label: setting.estimator for setting in settings}
         super().__init__(candidates, metrics, n_splits)
         self.settings = settings
+        self.usable = usable
+        self._failed_runs = set()
         shape = (len(self.candidates), n_splits or 1)
         self.seconds = {label: np.zeros(shape) for label in metrics}
 
@@ -51,28 +56,38 @@ class SearchScores(SelectionResults):
         for label, cell in result.cells.items():
             self.seconds[label][result.candidate, result.split] = cell.seconds
 
+    def fail(self, candidate, error, split=None):
+        """Record that a candidate could not be fitted or extracted.
+
+        Parameters
+        ----------
+        candidate : int
+            Its index.
+        error : Exception
+            What was raised.
+        split : int, default=None
+            The split, or None for all of them.
+        """
+        super().fail(candidate, error, split)
+        if split is None or self.usable[split]:
+            self._failed_runs.add(candidate)
+
     def finish(self):
-        """Combine scores across candidates, and find out what could not be scored at all."""
+        """Combine scores across candidates, and find out what was not scored."""
         self._combine_pools()
         by_candidate = np.array([self.scores[setting.label] for setting in self.settings])
-        nothing = np.isnan(by_candidate).all(axis=0)  # (n_candidates, n_splits)
-        lost = nothing.all(axis=0)
-        if lost.all():
-            lost[:] = False
-        self.unusable_splits = dict.fromkeys(self.metrics, np.flatnonzero(lost))
-        self.usable = ~lost
         self.table = by_candidate.transpose(0, 2, 1)
-        # Only to know who failed: a mean of what is left of the splits.
+        self.unusable_splits = dict.fromkeys(self.metrics, np.flatnonzero(~self.usable))
+        # Only to know who failed: a mean over the usable splits.
         self.mean = {
-            setting.label: scores[:, ~lost].mean(axis=1)
+            setting.label: scores[:, self.usable].mean(axis=1)
             for setting, scores in zip(self.settings, by_candidate, strict=True)
         }
         first = self.settings[0].label
         self.split_reasons = self.split_failures(first)
-        self.unscored = {
-            name: self._reason(first, index)
-            for index, name in enumerate(self.candidates)
-            if nothing[index, ~lost].any()
+        self.not_run = {
+            self.candidates[index]: self._reason(first, index)
+            for index in sorted(self._failed_runs)
         }
 
     def warnings_to_give(self):
@@ -85,23 +100,23 @@ class SearchScores(SelectionResults):
         """
         given = [
             (
-                f"No candidate could be scored on split {split}, which is left out: {reason}",
+                f"Split {split} has one class or value and is left out: {reason}",
                 CandidateFailedWarning,
             )
             for split, reason in self.split_reasons.items()
         ]
         given += [
             (
-                f"Candidate {name!r} has no score by any metric and is left out: {reason}",
+                f"Candidate {name!r} could not be run and is left out: {reason}",
                 CandidateFailedWarning,
             )
-            for name, reason in self.unscored.items()
+            for name, reason in self.not_run.items()
         ]
         by_reason = {}
         metric_of = {setting.label: setting.metric for setting in self.settings}
         for name, reasons in self.failures().items():
             for label, reason in reasons.items():
-                if name not in self.unscored:
+                if name not in self.not_run:
                     key = (metric_of[label], reason)
                     names, labels = by_reason.setdefault(key, ({}, {}))
                     names[name] = labels[label] = True
@@ -130,21 +145,23 @@ class SearchScores(SelectionResults):
         return given
 
     def too_few_error(self):
-        """Build the error for too few candidates that could be scored.
+        """Build the error for too few candidates that could be run.
 
         Returns
         -------
         error : ValueError or TypeError
-            Lists all reasons.
+            Lists all reasons; a TypeError if that is what every candidate raised.
         """
-        if len(self.unscored) == len(self.candidates):
-            return self.all_failed_error(self.settings[0].label)
-        reasons = "; ".join(f"{name!r}: {reason}" for name, reason in self.unscored.items())
-        n_left = len(self.candidates) - len(self.unscored)
-        return ValueError(
-            "An agreement needs at least 2 candidates with scores, and only "
-            f"{n_left} of {len(self.candidates)} could be scored. {reasons}"
+        n_left = len(self.candidates) - len(self.not_run)
+        raised = list(self.errors[self.settings[0].label].values())
+        no_type = not n_left and all(isinstance(error, TypeError) for error in raised)
+        error = (TypeError if no_type else ValueError)(
+            f"An agreement needs at least 2 candidates, and only {n_left} of "
+            f"{len(self.candidates)} could be run. "
+            + grouped_reasons(self.not_run, len(self.candidates))
         )
+        error.__cause__ = raised[0]
+        return error
 
     def nothing_defined_error(self, agreement):
         """Build the error for a measure that no setting has a number of.
@@ -167,6 +184,8 @@ class SearchScores(SelectionResults):
         )
         raised = [error for errors in self.errors.values() for error in errors.values()]
         because = f" A score is missing because: {reason_of(raised[0])}" if raised else ""
+        if raised and agreement.nan_policy == "propagate":
+            because += " With nan_policy='omit' candidates without a score are left out."
         error = ValueError(
             f"No metric has a defined {agreement.scoring!r} with the reference. {said}.{because}"
         )

@@ -6,7 +6,7 @@ from ..evaluation import competition_ranks
 from ..exceptions import CandidateFailedWarning
 from ._metric_collection import is_relative_to_pool
 
-__all__ = ["SelectionResults", "joined", "reason_of", "results_frame"]
+__all__ = ["SelectionResults", "grouped_reasons", "joined", "reason_of", "results_frame"]
 
 
 def reason_of(error):
@@ -248,7 +248,7 @@ class SelectionResults:
             By number of the split.
         """
         return {
-            int(split): _grouped_reasons(
+            int(split): grouped_reasons(
                 {
                     self.candidates[index]: reason_of(error)
                     for (index, other), error in self.errors[metric].items()
@@ -318,7 +318,7 @@ class SelectionResults:
         else:
             subject = f"None of the {len(reasons)} candidates could be"
         error = kind(
-            f"{subject} scored by {metric!r}: {_grouped_reasons(reasons, len(self.candidates))}"
+            f"{subject} scored by {metric!r}: {grouped_reasons(reasons, len(self.candidates))}"
         )
         error.__cause__ = next(iter(errors.values()), None)
         return error
@@ -351,8 +351,21 @@ class SelectionResults:
         return table
 
 
-def _grouped_reasons(reasons, n_candidates):
-    """List each reason once, with the candidates it holds for."""
+def grouped_reasons(reasons, n_candidates):
+    """List each reason once, with the candidates it holds for.
+
+    Parameters
+    ----------
+    reasons : dict of str to str
+        By candidate.
+    n_candidates : int
+        Number of all candidates; a reason that holds for all of them stands alone.
+
+    Returns
+    -------
+    text : str
+        Such as "'a' and 'b': too few rows.; 'c': no weights."
+    """
     by_reason = {}
     for name, reason in reasons.items():
         by_reason.setdefault(reason, []).append(repr(name))

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_memory
 from ..backbones._store import FeatureStore
 from ..utils._target import refuse_masked
 
-__all__ = ["check_target", "check_weights", "open_memory", "training_rows"]
+__all__ = ["check_target", "check_weights", "open_memory", "training_rows", "usable_splits"]
 
 
 def check_target(X, y, estimator="TransferabilitySelector"):
@@ -174,3 +174,33 @@ def _training_part(split):
     if split.ndim == 2 if is_array else isinstance(split, tuple | list):
         return np.asarray(split[0] if len(split) and not np.isscalar(split[0]) else split)
     return np.asarray(split)
+
+
+def usable_splits(splits, y):
+    """Find the splits with more than one class or value to foretell.
+
+    Parameters
+    ----------
+    splits : list of ndarray of int or None
+        The samples of each split; None for all.
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The target.
+
+    Returns
+    -------
+    usable : ndarray of bool of shape (n_splits,)
+        At least one.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    parts = [y if rows is None else y[rows] for rows in splits]
+    usable = np.array([not bool(np.all(part == part[:1])) for part in parts])
+    if not usable.any():
+        raise ValueError(
+            "Transferability scores need at least 2 classes or values in y; each of the "
+            f"{len(splits)} splits of 'cv' has 1 class."
+        )
+    return usable

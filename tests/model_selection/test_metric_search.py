@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.callback import ProgressBar
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -731,7 +732,7 @@ def test_a_candidate_that_fails_costs_the_others_nothing():
     with pytest.warns(CandidateFailedWarning) as caught:
         found = search(given, cv=2).fit(X, Y)
     assert failed(caught) == [
-        "Candidate 'net5' has no score by any metric and is left out: 1000000000 rows are needed."
+        "Candidate 'net5' could not be run and is left out: 1000000000 rows are needed."
     ]
     assert found.left_out_ == ("net5",)
     assert found.failures_ == {
@@ -746,21 +747,17 @@ def test_a_candidate_that_fails_costs_the_others_nothing():
 
 def test_a_candidate_that_fails_in_some_split():
     given = [*CANDIDATES[:5], ("net5", Fails(5, fewest=20, learns=True))]
-    with pytest.warns(
-        CandidateFailedWarning, match="'net5' has no score by any metric .* splits 1 and 2:"
-    ):
+    with pytest.warns(CandidateFailedWarning, match="'net5' could not be run .* splits 1 and 2:"):
         found = search(given, cv=SUBSETS).fit(X, Y)
     assert found.left_out_ == ("net5",)
 
 
 def test_too_few_candidates_with_scores():
     none = [(name, Fails()) for name in REFERENCE]
-    with pytest.raises(
-        ValueError, match="None of the 6 candidates could be scored by 'transrate': 10"
-    ):
+    with pytest.raises(ValueError, match="only 0 of 6 could be run. 1000000000 rows"):
         search(none).fit(X, Y)
     one = [*none[:5], CANDIDATES[5]]
-    with pytest.raises(ValueError, match="only 1 of 6 could be scored. 'net0': 1000000000 rows"):
+    with pytest.raises(ValueError, match="only 1 of 6 could be run. 'net0'.*'net4': 10000"):
         search(one).fit(X, Y)
     two = [*none[:4], *CANDIDATES[4:]]
     with pytest.warns(CandidateFailedWarning):
@@ -778,14 +775,14 @@ def test_a_split_without_any_score_is_left_out():
     with pytest.warns(CandidateFailedWarning) as caught:
         found = search(cv=cv, metrics=["hscore", "transrate"]).fit(X, Y)
     (message,) = failed(caught)
-    assert "on split 1, which is left out: HScore requires" in message
+    assert message.startswith("Split 1 has one class or value and is left out: HScore requires")
     assert list(found.split_failures_) == [1] and found.failures_ == {}
     assert np.isnan(found.cv_results_["split1_test_kendall"]).all()
     expected = search(cv=[cv[0], cv[2]], metrics=["hscore", "transrate"]).fit(X, Y)
     for name in ("mean_test_kendall", "std_test_kendall", "mean_test_regret", "lower_test_pearson"):
         np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
     assert found.best_pvalue_ == expected.best_pvalue_
-    with pytest.raises(ValueError, match="None of the 6 candidates could be scored by 'transrate'"):
+    with pytest.raises(ValueError, match="each of the 2 splits of 'cv' has 1 class"):
         search(cv=[one_class, one_class]).fit(X, Y)
 
 
@@ -826,6 +823,11 @@ def test_nothing_defined_is_an_error_that_says_why():
     with pytest.raises(ValueError, match=words) as caught:
         search(given, ["leep", "nce", Flat()], cv=[SUBSETS[2]]).fit(X, Y)
     assert isinstance(caught.value.__cause__, ValueError)
+    # One metric alone is not spared what it would be held against beside others.
+    with pytest.raises(ValueError, match="With nan_policy='omit' candidates without a score are"):
+        search(given, ["leep"]).fit(X, Y)
+    found = search(given, ["leep"], nan_policy="omit").fit(X, Y)
+    assert found.cv_results_["n_candidates"].tolist() == [5] and found.left_out_ == ()
 
 
 def test_what_metrics_say_is_said_once_for_each_kind():
@@ -1125,6 +1127,7 @@ def test_pickle_repr_and_html():
     found = search(cv=2)
     assert "reference={'net0'" in repr(found) and repr(clone(found)) == repr(found)
     assert "transrate" in estimator_html_repr(found)
+    assert "MetricSearchCV" in estimator_html_repr(search(metrics=["nothing"]))
     found.fit(X, Y)
     assert f"{found.best_metric_} (best)" in estimator_html_repr(found)
     again = pickle.loads(pickle.dumps(found))
@@ -1182,3 +1185,34 @@ def test_other_targets_and_inputs():
     found = search(metrics=["knn"], **QUICK).fit(pd.DataFrame(X), pd.Series(Y).astype("category"))
     expected = KNN().fit(CANDIDATES[0][1].transform(X), Y).score_
     assert found.scores_[0][0]["net0"] == pytest.approx(expected)
+
+
+def test_progress_bar(capsys):
+    pytest.importorskip("rich")
+    search(**QUICK).set_callbacks(ProgressBar()).fit(X, Y)
+    assert "MetricSearchCV - fit" in capsys.readouterr().out
+
+
+def test_metrics_that_look_into_the_network():
+    torch = pytest.importorskip("torch", reason="backbones need torch")
+    from sktransfer.backbones import TorchBackbone
+    from sktransfer.finetune import FU, LPFU
+
+    def network(seed):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            layers = (torch.nn.Conv2d(1, 3, 3), torch.nn.ReLU(), torch.nn.Conv2d(3, 4, 3))
+            return torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(64, 3))
+
+    images = np.random.default_rng(0).integers(0, 90, (N, 8, 8)) + 40 * Y[:, None, None]
+    images = images.astype(np.uint8)
+    nets = [(n, TorchBackbone(network(int(n[-1])), mean=0.5, std=0.5)) for n in REFERENCE]
+    metrics = [FU(random_state=0), LPFU(random_state=0, n_components=2), "hscore"]
+    rows = np.arange(0, N, 2)
+    found = search(nets, metrics, {"fu__margin": [0.05, 0.5]}, cv=[rows], **QUICK)
+    found.fit(images, Y)
+    selector = TransferabilitySelector(nets, metrics, cv=[rows]).fit(images, Y)
+    for row, metric in ((0, "fu"), (2, "lpfu"), (3, "hscore")):
+        assert found.scores_[row][0] == pytest.approx(selector.metric_scores_[metric], rel=1e-9)
+    assert found.scores_[1][0] != found.scores_[0][0]
+    assert pickle.loads(pickle.dumps(found)).best_score_ == found.best_score_
