@@ -168,8 +168,8 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
     >>> from sktransfer.finetune import FineTuneClassifier, FineTuneSearchCV
     >>> digits = load_digits_target()
     >>> search = FineTuneSearchCV(
-    ...     FineTuneClassifier(TinyZooBackbone("letters_half"), train="head", max_epochs=10),
-    ...     {"head_lr": (1e-4, 1e-1, "log")},
+    ...     FineTuneClassifier(TinyZooBackbone("letters"), train="head", max_epochs=20),
+    ...     {"head_lr": (1e-3, 1, "log")},
     ...     n_trials=4,
     ...     random_state=0,
     ... )

@@ -48,7 +48,7 @@ def failure_report(trials):
     for reason, where in by_reason.items():
         measure, number = where[0]
         others = f" and {len(where) - 1} more" if len(where) > 1 else ""
-        parts.append(f"trial {number} by {measure!r}{others}: {reason}")
+        parts.append(f"trial {number} by {measure!r}{others}: {reason.rstrip('.')}")
     return sum(map(len, by_reason.values())), "; ".join(parts)
 
 

@@ -1,6 +1,7 @@
 """One trial: parameters are chosen, networks trained and judged; a record is what is left."""
 
 import time
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -202,7 +203,12 @@ def run_trial(plan, measure, records, contexts, n_jobs=None):
         def report(step, value):
             record.reported[step] = value
             trial.report(value, step)
-            return trial.should_prune()
+            reports = [record.reported, *(past.reported for past in records)]
+            if not any(np.isnan(seen) for values in reports for seen in values.values()):
+                return trial.should_prune()
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "All-NaN", RuntimeWarning)  # Optuna means it so
+                return trial.should_prune()
 
         try:
             estimator = configured(plan, record.values)
@@ -274,7 +280,10 @@ def _fit_split(estimator, plan, measure, split, context, report=None):
             watch.let_go()
     trained = time.perf_counter()
     pruned = watch is not None and watch.ended
-    score = np.nan if pruned else evaluate(estimator, X_test, y_test, scorer)[measure]
+    score = np.nan
+    if not pruned:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is an error anyway
+            score = evaluate(estimator, X_test, y_test, scorer)[measure]
     return _SplitResult(
         score=score,
         fit_seconds=trained - start,

@@ -18,7 +18,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.callback import ProgressBar
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, EpochScoring
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -30,6 +30,7 @@ from sktransfer.finetune._module import FineTuneModule
 from sktransfer.finetune._rows import validation_rows
 from sktransfer.finetune._search_sampling import seed_for
 from sktransfer.finetune._search_trial import run_trial
+from sktransfer.utils._measures import evaluate, get_measures
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 6)).astype(np.float32)
@@ -102,7 +103,7 @@ def test_given_data_judge_trials_and_the_best_network_is_that_of_its_trial():
 
 def test_splits_judge_trials_by_their_mean():
     splits = list(StratifiedKFold(3).split(X, Y))
-    found = search(cv=3, n_trials=3, scoring="neg_log_loss").fit(X, Y)
+    found = search(cv=3, n_trials=2, scoring="neg_log_loss").fit(X, Y)
     results = found.cv_results_
     for row, params in enumerate(results["params"]):
         scores = []
@@ -114,11 +115,12 @@ def test_splits_judge_trials_by_their_mean():
         assert results["mean_test_score"][row] == np.mean(found_scores)
         assert results["std_test_score"][row] == np.std(found_scores)
     assert found.n_splits_ == 3
-    assert results["n_epochs"].tolist() == [9, 9, 9]
+    assert results["n_epochs"].tolist() == [9, 9]
     by_hand = trained(classifier(), found.best_params_).fit(X, Y)
     np.testing.assert_array_equal(found.predict_proba(X_VAL), by_hand.predict_proba(X_VAL))
-    for cv in (splits, StratifiedKFold(3)):
-        again = search(cv=cv, n_trials=3, scoring="neg_log_loss").fit(X, Y)
+    masks = [tuple(np.isin(np.arange(60), part) for part in split) for split in splits]
+    for cv in (splits, masks, StratifiedKFold(3)):
+        again = search(cv=cv, n_trials=2, scoring="neg_log_loss").fit(X, Y)
         assert same(again.cv_results_, results)
 
 
@@ -329,22 +331,22 @@ def test_all_forms_of_a_space():
 
 def test_measures_are_optimised_separately():
     names = ["neg_log_loss", "roc_auc_ovr"]
-    both = search(scoring=names, refit="roc_auc_ovr", n_trials=11).fit(X, Y)
-    assert both.cv_results_["measure"].tolist() == [name for name in names for _ in range(11)]
-    assert both.cv_results_["trial"].tolist() == 2 * list(range(11))
+    both = search(scoring=names, refit="roc_auc_ovr", n_trials=6).fit(X, Y)
+    assert both.cv_results_["measure"].tolist() == [name for name in names for _ in range(6)]
+    assert both.cv_results_["trial"].tolist() == 2 * list(range(6))
     start = 0
     for name in names:
-        alone = search(scoring=name, n_trials=11).fit(X, Y)
-        part = {key: column[start : start + 11] for key, column in both.cv_results_.items()}
+        alone = search(scoring=name, n_trials=6).fit(X, Y)
+        part = {key: column[start : start + 6] for key, column in both.cv_results_.items()}
         assert same(part, alone.cv_results_)
         assert both.best_params_per_measure_[name] == alone.best_params_
         assert both.best_scores_per_measure_[name] == alone.best_score_
         best = both.best_estimators_[name].predict_proba(X_VAL)
         np.testing.assert_array_equal(best, alone.predict_proba(X_VAL))
-        start += 11
+        start += 6
     assert both.refit_measure_ == "roc_auc_ovr"
     assert both.best_estimator_ is both.best_estimators_["roc_auc_ovr"]
-    assert both.best_index_ == 11 + both.get_study().best_trial.number
+    assert both.best_index_ == 6 + both.get_study().best_trial.number
     assert both.best_params_ == both.cv_results_["params"][both.best_index_]
     expected = roc_auc_score(Y_VAL, both.predict_proba(X_VAL), multi_class="ovr")
     assert both.score(X_VAL, Y_VAL) == pytest.approx(expected)
@@ -443,7 +445,7 @@ def test_quiet_unless_asked(capfd):
 
 @pytest.mark.parametrize("kind", ["measures", "splits"])
 def test_the_number_of_processes_makes_no_difference(kind):
-    options = {"scoring": ["neg_log_loss", "accuracy"]} if kind == "measures" else {"cv": 3}
+    options = {"scoring": ["neg_log_loss", "accuracy"]} if kind == "measures" else {"cv": 2}
     one = search(n_trials=6, **options).fit(X, Y)
     with parallel_config(backend="threading"):
         two = search(n_trials=6, n_jobs=2, **options).fit(X, Y)
@@ -496,8 +498,30 @@ def test_an_ordinary_meta_estimator():
     scores = cross_val_score(search(n_trials=1), X, Y, cv=2)
     assert np.isfinite(scores).all()
     assert found.refit_time_ > 0
+    with pytest.raises(ValueError, match="'measure' must be one of 'accuracy'; got 'f1'"):
+        found.get_study("f1")
     assert found.n_trials_ == 2
     assert found.scorer_(found, X_VAL, Y_VAL) == found.score(X_VAL, Y_VAL)
+
+
+def test_callbacks_of_ones_own_stay_and_no_other_is_left():
+    own = EpochScoring("accuracy", name="own", on_train=True)
+    estimator = classifier(callbacks=[("own", own)], device="cpu")
+    found = search(estimator, n_trials=1).fit(X, Y)
+    assert [name for name, _ in found.best_estimator_.callbacks] == ["own"]
+    assert len(found.best_estimator_.history_[:, "own"]) == 3
+    names = [name for name, _ in found.best_estimator_.net_.callbacks_]
+    assert "sktransfer_search" not in names
+
+
+def test_a_search_is_measured_in_one_pass(monkeypatch):
+    found = search(n_trials=1).fit(X, Y)
+    passes, plain = [], FineTuneClassifier._outputs
+    monkeypatch.setattr(
+        FineTuneClassifier, "_outputs", lambda self, X: passes.append(1) or plain(self, X)
+    )
+    evaluate(found, X, Y, get_measures(["accuracy", "neg_log_loss"]))
+    assert len(passes) == 1
 
 
 def test_without_refit():
@@ -688,18 +712,32 @@ def test_failures_that_end_the_search():
         search(n_trials=2, pruner=All()).fit(X, Y)
 
 
+class Exploding(nn.Module):
+    """Its features are infinite long before its weights are."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = nn.Linear(6, 8)
+        self.classifier = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.classifier(torch.exp(self.hidden(x)))
+
+
 def test_outputs_that_are_not_finite_have_no_measure():
-    space, options = {"head_lr": [1e-2, 1e37]}, {"sampler": "random", "scoring": "neg_log_loss"}
-    with pytest.warns(TrialFailedWarning, match="gives NaN or infinite values"):
-        failed = search(space=space, n_trials=6, **options).fit(X, Y)
-    large = failed.cv_results_["param_head_lr"] == 1e37
+    space, options = {"lr": [1e-3, 1e3]}, {"sampler": "random", "scoring": "neg_log_loss"}
+    estimator = classifier(batch_size=128).set_params(backbone__module=Exploding)
+    failures = pytest.warns(TrialFailedWarning, match="gives NaN or infinite values")
+    with failures, pytest.warns(NotConvergedWarning):
+        failed = search(estimator, space, n_trials=6, **options).fit(X, Y)
+    large = failed.cv_results_["param_lr"] == 1e3
     assert 0 < large.sum() < 6
     np.testing.assert_array_equal(failed.cv_results_["state"] == "failed", large)
     # Once there is something to compare with, such a trial is not carried through.
     pruner = optuna.pruners.MedianPruner(n_startup_trials=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optuna.samplers, "RandomSampler", lambda seed: Turns(seed))
-        pruned = search(space=space, n_trials=2, pruner=pruner, **options).fit(X, Y)
+        pruned = search(estimator, space, n_trials=2, pruner=pruner, **options).fit(X, Y)
     assert pruned.cv_results_["state"].tolist() == ["complete", "pruned"]
     assert list(pruned.get_study().trials[1].intermediate_values) == [1]
     assert np.isnan(pruned.get_study().trials[1].intermediate_values[1])

@@ -35,7 +35,7 @@ SPACE = {"weight_decay": (1e-6, 1e-2, "log")}
 BACKBONE = TorchBackbone(AnyWidth)
 CLASSIFIER = FineTuneSearchCV(FineTuneClassifier(BACKBONE, **SETTINGS), SPACE, n_trials=2)
 REGRESSOR = FineTuneSearchCV(
-    FineTuneRegressor(BACKBONE, **SETTINGS), SPACE, n_trials=1, scoring="r2"
+    FineTuneRegressor(BACKBONE, **SETTINGS), SPACE, n_trials=1, scoring="r2", pruner=None
 )
 
 
