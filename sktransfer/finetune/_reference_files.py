@@ -6,6 +6,7 @@ import json
 import os
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 from sktransfer.backbones._store_files import sync
 
@@ -31,7 +32,7 @@ def write_file(path, content):
     path : Path
         The file.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
     try:
         with open(temporary, "wb") as file:
             file.write(content)

@@ -10,6 +10,7 @@ import os
 import zipfile
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -47,7 +48,7 @@ class UnitStore:
         try:
             for name in ("units", "locks"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
-            write_file(self.folder / "locks" / f"probe-{os.getpid()}", b"").unlink()
+            write_file(self.folder / "locks" / f"probe-{uuid4().hex}", b"").unlink()
         except OSError as error:
             raise ValueError(
                 f"'out' must be a folder that can be made and written to. Got {os.fspath(folder)!r}"

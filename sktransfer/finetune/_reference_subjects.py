@@ -14,7 +14,7 @@ from sktransfer.backbones._provenance import architecture_digest, weights_hash
 from sktransfer.backbones._store_candidate import files_of
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_hashing import combine
-from sktransfer.finetune._reference_task import inner_estimator
+from sktransfer.finetune._reference_task import in_turn, inner_estimator
 from sktransfer.finetune._scratch import start_from_scratch
 from sktransfer.finetune._sources import is_network, make_source
 
@@ -123,7 +123,7 @@ def describe_all(candidates, task, from_scratch):
         twin = None
         backbones[name] = backbone
         # What a candidate warns of when it is built it will warn of in training as well.
-        with warnings.catch_warnings():
+        with in_turn(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 subject, fitted = _describe(name, backbone, task)

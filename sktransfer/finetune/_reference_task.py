@@ -1,12 +1,49 @@
 """What a reference ranking is divided into: units of work, what they share, and their results."""
 
+import os
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from sktransfer.backbones._store_content import content_digest
 
-__all__ = ["Objective", "Task", "Unit", "UnitResult", "inner_estimator", "objective_of"]
+__all__ = [
+    "Objective",
+    "Task",
+    "Unit",
+    "UnitResult",
+    "in_turn",
+    "inner_estimator",
+    "objective_of",
+]
+
+
+def _make_lock():
+    global _turn
+    _turn = threading.RLock()
+
+
+_make_lock()
+if hasattr(os, "register_at_fork"):
+    # Another thread may hold it at the moment of a fork.
+    os.register_at_fork(after_in_child=_make_lock)
+
+
+@contextmanager
+def in_turn():
+    """Work on networks while no other thread of this process does.
+
+    Training has to take turns anyway, as it borrows torch's generator, and warnings can be caught
+    for one thread at a time only.
+
+    Yields
+    ------
+    None
+    """
+    with _turn:
+        yield
 
 
 @dataclass(frozen=True)

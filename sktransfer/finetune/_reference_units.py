@@ -3,8 +3,6 @@
 A unit does not know of the others, so neither their order nor who runs them matters.
 """
 
-import os
-import threading
 import time
 import warnings
 from contextlib import contextmanager
@@ -14,21 +12,9 @@ import torch
 
 from sktransfer.finetune._reference_energy import measured
 from sktransfer.finetune._reference_subjects import scratch_backbone
-from sktransfer.finetune._reference_task import UnitResult, inner_estimator
+from sktransfer.finetune._reference_task import UnitResult, in_turn, inner_estimator
 
 __all__ = ["run_unit"]
-
-
-def _make_lock():
-    # Threads of one process take turns: training does so anyway, as it borrows torch's generator,
-    # and warnings can be caught for one thread at a time only.
-    global _turn
-    _turn = threading.Lock()
-
-
-_make_lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_make_lock)
 
 
 def run_unit(unit, task, backbone, folder=None):
@@ -52,7 +38,7 @@ def run_unit(unit, task, backbone, folder=None):
     """
     X, y, X_test, X_val, y_val = task.data
     outputs = trained = failure = None
-    with _turn, _torch_threads(task.n_threads), measured(task.energy) as used:
+    with in_turn(), _torch_threads(task.n_threads), measured(task.energy) as used:
         start = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

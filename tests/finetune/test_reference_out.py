@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ torch = pytest.importorskip("torch")
 from filelock import FileLock
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import FunctionTransformer
+from skorch.callbacks import EarlyStopping
 from torch import nn
 
 from sktransfer.backbones import TorchBackbone
@@ -167,43 +169,35 @@ SCRIPT = """
 
 @pytest.fixture
 def process(tmp_path):
-    """A function that begins the script, which is killed in the end."""
+    """The script, begun."""
     np.savez(tmp_path / "data.npz", **dict(zip(("X", "y", "X_test", "y_test"), DATA, strict=True)))
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    begun = []
-
-    def begin(out):
-        arguments = [tmp_path / "script.py", tmp_path / "data.npz", out]
-        begun.append(
-            subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
-        )
-        return begun[-1]
-
-    yield begin
-    for one in begun:
-        one.kill()
-        one.wait()
-        one.stdout.close()
+    arguments = [tmp_path / "script.py", tmp_path / "data.npz", tmp_path / "out"]
+    begun = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
+    yield begun
+    begun.kill()
+    begun.wait()
+    begun.stdout.close()
 
 
-def test_killed_and_done_by_two(tmp_path, process):
+def test_killed_and_then_done_by_two(tmp_path, process):
     out = tmp_path / "out"
-    first = process(out)
-    while "[2/" not in first.stdout.readline():
-        assert first.poll() is None
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    while "[2/" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     before = state_of(out)
     n_done = len(before) - 1
     assert 2 <= n_done < 12
-    second = process(out)
-    assert second.stdout.readline() == "begin\n"
-    # This process and the other share what is left.
-    got = ranked(out, n_seeds=4, settings={"max_epochs": 40})
-    assert second.wait(timeout=120) == 0
+    # Locks of files keep threads apart as they do processes.
+    with ThreadPoolExecutor(2) as pool:
+        settings = {"n_seeds": 4, "settings": {"max_epochs": 40}}
+        both = [pool.submit(ranked, out, **settings) for _ in range(2)]
+    got = [one.result() for one in both]
     assert before.items() <= state_of(out).items()
     assert len(list((out / "units").iterdir())) == 12
-    assert values(got) == values(ranked(None, n_seeds=4, settings={"max_epochs": 40}))
+    assert got[0].rows == got[1].rows  # seconds too: each was done once
+    assert values(got[0]) == values(ranked(None, **settings))
 
 
 def test_what_another_process_does_is_waited_for(tmp_path):
@@ -264,6 +258,21 @@ def test_other_versions_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("sktransfer.finetune._reference_protocol.__version__", "99.0")
     with pytest.raises(ValueError, match=r"versions\['sktransfer'\] was '.*' and is '99.0'"):
         ranked(tmp_path, n_seeds=1)
+
+
+def test_parameters_of_any_kind(tmp_path):
+    one = {
+        "class_weight": {"a": 2.0, "b": 1, "c": 1.0},
+        "callbacks": [("stop", EarlyStopping("train_loss"))],
+    }
+    first = ranked(tmp_path, n_seeds=1, settings=one)
+    assert ranked(tmp_path, n_seeds=1, settings=one).rows == first.rows
+    other = {**one, "callbacks": [("stop", EarlyStopping("train_loss", patience=9))]}
+    with pytest.raises(ValueError, match=r"parameters\['callbacks'\] was .*EarlyStopping"):
+        ranked(tmp_path, n_seeds=1, settings=other)
+    other = {**one, "class_weight": {"a": 2.0, "b": 1, "c": 3.0}}
+    with pytest.raises(ValueError, match=r"\['class_weight'\]\['c'\] was 1.0 and is 3.0"):
+        ranked(tmp_path, n_seeds=1, settings=other)
 
 
 def test_what_decides_nothing_may_change(tmp_path):

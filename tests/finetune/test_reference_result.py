@@ -363,3 +363,7 @@ def test_places_that_cannot_be_written_to(tmp_path):
     with pytest.raises(ValueError, match="'folder' must be a folder that can be made"):
         odd().save(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
+    (tmp_path / "folder" / "values.csv").mkdir(parents=True)
+    with pytest.raises(ValueError, match="'folder' must be a folder that can be made"):
+        odd().save(tmp_path / "folder", format="csv")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["values.csv"]

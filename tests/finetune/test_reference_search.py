@@ -91,15 +91,16 @@ def test_a_search_that_was_killed_goes_on(tmp_path, monkeypatch):
         return fit(self, *args, **kwargs)
 
     monkeypatch.setattr(FineTuneClassifier, "fit", counting)
+    options = {"from_scratch": False}
     with pytest.raises(KeyboardInterrupt):
-        ranked(out=tmp_path)
+        ranked(out=tmp_path, **options)
     n_begun = len(fitted)
-    got = ranked(out=tmp_path)
-    n_all = 3 * 2 * (3 + 1)
+    got = ranked(out=tmp_path, **options)
+    n_all = 2 * 2 * (3 + 1)
     assert n_begun == 6 and len(fitted) == n_all + 1  # what was interrupted is done anew
     monkeypatch.undo()
-    assert values(got) == values(ranked())
-    again = ranked(out=tmp_path)
+    assert values(got) == values(ranked(**options))
+    again = ranked(out=tmp_path, **options)
     assert again.rows == got.rows and again.best_params == got.best_params
 
 
