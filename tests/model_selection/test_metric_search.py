@@ -782,6 +782,10 @@ def test_a_split_without_any_score_is_left_out():
     for name in ("mean_test_kendall", "std_test_kendall", "mean_test_regret", "lower_test_pearson"):
         np.testing.assert_array_equal(found.cv_results_[name], expected.cv_results_[name])
     assert found.best_pvalue_ == expected.best_pvalue_
+    # Nor does a candidate have to be run on it.
+    given = [*CANDIDATES[:5], ("net5", Fails(5, fewest=25, learns=True))]
+    with pytest.warns(CandidateFailedWarning, match="Split 1 has one class"):
+        assert search(given, cv=[cv[0], one_class]).fit(X, Y).left_out_ == ()
     with pytest.raises(ValueError, match="each of the 2 splits of 'cv' has 1 class"):
         search(cv=[one_class, one_class]).fit(X, Y)
 
