@@ -21,6 +21,8 @@ OPTIONAL = [
     "torch",
     "torchvision",
     "timm",
+    "optuna",
+    "sqlalchemy",
     "skorch",
     "safetensors",
     "PIL",
