@@ -123,7 +123,8 @@ def reference_ranking(
         Threads of torch for each training on a CPU. Sums are rounded in another order by another
         number of threads, so values depend on it, a little; ``n_jobs`` makes better use of cores.
     n_jobs : int, default=None
-        How many trainings run at a time, each in a process of its own; as in scikit-learn.
+        How many trainings run at a time, each in a process of its own; as in scikit-learn. On a
+        GPU they run one after the other.
     error_score : "raise" or number, default=nan
         Value for a candidate that fails, or whether its error is raised.
     verbose : int, default=0
@@ -195,7 +196,7 @@ def reference_ranking(
     inner = inner_estimator(estimator)
     measures = get_measures(scoring)
     classes, y_val = _check_training_data(inner, candidates[0][1], y, X_val, y_val)
-    predictions = Predictions(X_test, y_test, classes, measures)
+    predictions = Predictions(X_test, y_test, classes, measures, type(inner).__name__)
     predictions.check(y)
 
     store = None if out is None else UnitStore(out)
@@ -229,10 +230,12 @@ def reference_ranking(
         predictions,
         store,
         retry_failed=retry_failed,
-        n_jobs=n_jobs,
+        # Several processes on one GPU would only fight for its memory.
+        n_jobs=n_jobs if protocol["device"] == "cpu" else 1,
         verbose=int(verbose),
     )
     protocol.update(seeds=seeds, measures=list(measures))
+    protocol["data"].update(n_samples=len(y), n_test=len(y_test))
     return collect(field, done, list(measures), protocol, objectives, error_score)
 
 

@@ -27,7 +27,7 @@ class _PredictedClasses(ClassifierMixin, BaseEstimator):
 class _PredictedValues(RegressorMixin, BaseEstimator):
     """A regressor that knows its predictions for the test data, and nothing else."""
 
-    def __init__(self, outputs):
+    def __init__(self, outputs, classes_=None):
         self._outputs = outputs
 
     def predict(self, X):
@@ -47,13 +47,16 @@ class Predictions:
         Classes of the training data; None for values.
     measures : dict of str to callable
         As :func:`~sktransfer.utils._measures.get_measures` gives them.
+    name : str
+        Class of the estimator that predicts, for messages.
     """
 
-    def __init__(self, X, y, classes, measures):
+    def __init__(self, X, y, classes, measures, name):
         self.X = X
         self.y = y
         self.classes = classes
         self.measures = measures
+        self._kind = type(name, (_PredictedValues if classes is None else _PredictedClasses,), {})
 
     def evaluate(self, outputs, measure):
         """Compute one measure.
@@ -75,10 +78,7 @@ class Predictions:
         ValueError
             If the measure is not defined for these data.
         """
-        if self.classes is None:
-            estimator = _PredictedValues(outputs)
-        else:
-            estimator = _PredictedClasses(outputs, self.classes)
+        estimator = self._kind(outputs, self.classes)
         return evaluate(estimator, self.X, self.y, {measure: self.measures[measure]})[measure]
 
     def check(self, y_train):

@@ -2,13 +2,12 @@
 
 import math
 import platform
-from importlib.metadata import version
 from numbers import Integral, Real
 
 import numpy as np
 
-from sktransfer import __version__
 from sktransfer.backbones._network_input import resolve_device
+from sktransfer.backbones._provenance import versions
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_data import digest_data
 from sktransfer.finetune._reference_task import inner_estimator
@@ -22,7 +21,7 @@ _LEFT_OUT = frozenset(
 _LEFT_OUT_OF_SEARCH = frozenset(
     ("estimator", "scoring", "random_state", "verbose", "n_jobs", "storage", "study_name")
 )
-_PACKAGES = {"torch": "torch", "skorch": "skorch", "scikit-learn": "scikit-learn", "numpy": "numpy"}
+_PACKAGES = ("skorch", "scikit-learn", "numpy")
 
 
 def make_protocol(task, y_test, random_state):
@@ -63,15 +62,14 @@ def make_protocol(task, y_test, random_state):
             "y_val": None if X_val is None else _target_digest(y_val),
         },
         "versions": {
-            "sktransfer": __version__,
-            **{name: version(name) for name in _PACKAGES},
+            **versions(*_PACKAGES),
             "python": platform.python_version(),
         },
     }
     if inner is not estimator:
         settings = _readable(estimator.get_params(deep=False), _LEFT_OUT_OF_SEARCH)
         protocol["search"] = {"kind": type(estimator).__name__, "parameters": settings}
-        protocol["versions"]["optuna"] = version("optuna")
+        protocol["versions"].update(versions("optuna"))
     return protocol
 
 

@@ -43,6 +43,8 @@ class UnitStore:
     """
 
     def __init__(self, folder):
+        if not os.fspath(folder):
+            raise ValueError("'out' must be the name of a folder, or None. Got '' instead.")
         # Workers may have another working directory.
         self.folder = Path(folder).absolute()
         try:

@@ -153,7 +153,8 @@ def _shown(name, value):
         return (
             "nan" if math.isnan(value) else f"{value:+.4f}" if name in _SIGNED else f"{value:.4f}"
         )
-    return str(value).encode("unicode_escape").decode() if name == "candidate" else str(value)
+    # A line break in a name would break the table.
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
 
 
 def frame_of(kind, rows):

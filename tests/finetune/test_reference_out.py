@@ -255,8 +255,11 @@ def test_other_work_is_refused(tmp_path, options, named):
 
 def test_other_versions_are_refused(tmp_path, monkeypatch):
     ranked(tmp_path, n_seeds=1)
-    monkeypatch.setattr("sktransfer.finetune._reference_protocol.__version__", "99.0")
-    with pytest.raises(ValueError, match=r"versions\['sktransfer'\] was '.*' and is '99.0'"):
+    monkeypatch.setattr(
+        "sktransfer.finetune._reference_protocol.versions",
+        lambda *names: {**dict.fromkeys(names, "1.0"), "torch": "99.0"},
+    )
+    with pytest.raises(ValueError, match=r"versions\['torch'\] was '2.*' and is '99.0'"):
         ranked(tmp_path, n_seeds=1)
 
 
@@ -310,6 +313,8 @@ def test_a_folder_that_is_something_else(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match="'out' must be a folder that can be made and written to"):
         ranked(tmp_path / "file")
+    with pytest.raises(ValueError, match="'out' must be the name of a folder, or None. Got ''"):
+        ranked("")
     (tmp_path / "run.json").write_text('{"format": 99}')
     with pytest.raises(ValueError, match="no description of a reference ranking.*format 99"):
         ranked(tmp_path)

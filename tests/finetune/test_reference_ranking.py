@@ -96,6 +96,9 @@ def test_values_are_those_of_a_fit_by_hand():
                 got = values(ranking)[name, measure, seed]
                 assert got == pytest.approx(expected[measure], abs=1e-12)
     assert ranking.protocol["seeds"] == [derived_seed(5, seed) for seed in range(2)]
+    assert ranking.protocol["data"]["n_samples"] == 40
+    assert ranking.protocol["data"]["n_test"] == 30
+    assert ranking.protocol["versions"]["torch"] == torch.__version__
     row = ranking.rows[0]
     assert row.n_epochs == 6 and row.seconds > 0 and row.energy is None
 
@@ -292,7 +295,10 @@ def test_real_values_take_a_regressor():
     short = FineTuneRegressor(None, max_epochs=1)
     ranking = ranked(found, data=two, estimator=short, scoring="r2", n_seeds=1)
     assert np.isfinite(ranking.reference()["net 0"])
-    with pytest.raises(ValueError, match="'accuracy' in 'scoring' cannot be computed.*classifiers"):
+    with pytest.raises(
+        ValueError,
+        match="'accuracy' in 'scoring'.*got the regressor FineTuneReg",
+    ):
         ranked(found, data=data, estimator=None)
 
 

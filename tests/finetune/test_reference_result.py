@@ -166,7 +166,7 @@ def test_candidates_without_an_architecture_from_scratch():
 
 
 def test_tables_can_be_read():
-    values = {"a": [0.5, 0.6], "longer name": [0.4, 0.45], "line\nbreak": [0.1, 0.2]}
+    values = {"a": [0.5, 0.6], "longer name": [0.4, 0.45], "line\nbreak ñ網": [0.1, 0.2]}
     twins = dict.fromkeys(values, "from scratch: Net-abc")
     ranking = made(values, {"from scratch: Net-abc": [0.3, 0.32]}, twins)
     lines = str(ranking.ranking()).splitlines()
@@ -195,7 +195,7 @@ def test_tables_can_be_read():
         "-",
         "?",
     ]
-    assert lines[5].startswith(r"line\nbreak")
+    assert lines[5].startswith(r"line\nbreak ñ網")
     lines = str(ranking.negative_transfer()).splitlines()
     assert lines[0] == "accuracy: 1 of 3 candidates are no better than from scratch"
     assert lines[2].startswith(r"line\nbreak") and "-0.1600" in lines[2]
