@@ -86,6 +86,39 @@ def test_nothing_is_installed(nothing_installed):
     assert ranked(True).protocol["energy"] == []
 
 
+class _OldTracker:
+    """A tracker of CodeCarbon as it was before outputs became a list."""
+
+    made = 0
+
+    def __init__(self, *, country_iso_code, tracking_mode, save_to_file, log_level, **options):
+        assert not save_to_file and options == {"allow_multiple_runs": True}
+        logging.getLogger("codecarbon").error("this is not to be seen")
+        type(self).made += 1
+        self.tasks = {}
+
+    def start_task(self, name):
+        self.tasks[name] = None
+
+    def stop_task(self, name):
+        del self.tasks[name]
+        return types.SimpleNamespace(energy_consumed=2e-6)
+
+
+def test_an_older_codecarbon(monkeypatch, capfd):
+    package = types.ModuleType("codecarbon")
+    package.OfflineEmissionsTracker = _OldTracker
+    monkeypatch.setitem(sys.modules, "codecarbon", package)
+    monkeypatch.setattr("sktransfer.finetune._reference_energy.find_spec", bool)
+    monkeypatch.setattr("sktransfer.finetune._reference_energy._CodeCarbon._trackers", {})
+    for _ in range(2):
+        with measured("codecarbon") as used:
+            work()
+        assert used.kwh == 2e-6 and used.by.startswith("codecarbon ")
+    assert _OldTracker.made == 1
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
 class _Part:
     """A component as Carbontracker has them, of constant power."""
 
