@@ -81,7 +81,7 @@ def _build(unit, estimator, backbone, X, folder):
     trained = type(inner)(**parameters)
     if inner is estimator:
         return trained
-    outer = estimator.get_params(deep=False)
+    outer = {**estimator.get_params(deep=False), "refit": True}
     outer.update(estimator=trained, scoring=unit.objective.scoring, random_state=unit.random_state)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

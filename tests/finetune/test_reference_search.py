@@ -107,6 +107,9 @@ def test_a_search_that_was_killed_goes_on(tmp_path, monkeypatch):
 def test_another_search_is_refused_and_another_measure_added(tmp_path):
     one = {"one": FOUND["one"]}
     ranked(one, out=tmp_path, scoring="accuracy", from_scratch=False)
+    # It is fitted anew with the best parameters in any case.
+    without = ranked(one, estimator=search(refit=False), scoring="accuracy", from_scratch=False)
+    assert without.reference() == ranked(one, scoring="accuracy", from_scratch=False).reference()
     with pytest.raises(ValueError, match=r"search\['parameters'\]\['n_trials'\] was 3 and is 2"):
         ranked(one, out=tmp_path, estimator=search(n_trials=2), from_scratch=False)
     with pytest.raises(ValueError, match="search was None and is|search was .* and is None"):
