@@ -19,7 +19,7 @@ _LEFT_OUT = frozenset(
     ("backbone", "from_scratch", "random_state", "verbose", "n_workers", "cache", "device")
 )
 _LEFT_OUT_OF_SEARCH = frozenset(
-    ("estimator", "scoring", "random_state", "verbose", "n_jobs", "storage", "study_name")
+    ("estimator", "scoring", "random_state", "refit", "verbose", "n_jobs", "storage", "study_name")
 )
 _PACKAGES = ("skorch", "scikit-learn", "numpy")
 
