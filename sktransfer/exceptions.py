@@ -1,5 +1,7 @@
 """Named warnings, so that one kind can be silenced or turned into an error without the others."""
 
+from sklearn.exceptions import FitFailedWarning
+
 __all__ = [
     "AmbiguousTargetWarning",
     "CacheBusyWarning",
@@ -8,11 +10,13 @@ __all__ = [
     "CheckpointMismatchWarning",
     "ConstantTargetWarning",
     "DamagedCacheWarning",
+    "DamagedResultWarning",
     "EnlargedSubsetWarning",
     "HeadNotLoadedWarning",
     "NoValidationPartWarning",
     "NoiseFloorWarning",
     "NotConvergedWarning",
+    "OtherVersionsWarning",
     "ProbabilityNormalizationWarning",
     "RandomFeaturesWarning",
     "SharedRowsWarning",
@@ -20,6 +24,7 @@ __all__ = [
     "SkippedFilesWarning",
     "StaleCacheWarning",
     "TransferabilityWarning",
+    "TrialFailedWarning",
     "UninformativeScoreWarning",
 ]
 
@@ -42,6 +47,10 @@ class StaleCacheWarning(TransferabilityWarning):
 
 class DamagedCacheWarning(TransferabilityWarning):
     """Features kept on disk could not be read back and were extracted again."""
+
+
+class DamagedResultWarning(TransferabilityWarning):
+    """The kept result of a training could not be read back, and the training was done again."""
 
 
 class AmbiguousTargetWarning(TransferabilityWarning):
@@ -94,6 +103,14 @@ class CheckpointMismatchWarning(TransferabilityWarning):
 
 class SkippedFilesWarning(TransferabilityWarning):
     """Image files that can't be read were left out, together with their labels."""
+
+
+class TrialFailedWarning(TransferabilityWarning, FitFailedWarning):
+    """Trials of a search failed; the others were not affected."""
+
+
+class OtherVersionsWarning(TransferabilityWarning):
+    """A search goes on that was begun with other versions of the packages it depends on."""
 
 
 class EnlargedSubsetWarning(TransferabilityWarning):

@@ -30,6 +30,15 @@ def _find_weights(name):
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with slow tests and pages of the guide: no process waits for another's at the end."""
+
+    def is_quick(item):
+        return item.get_closest_marker("slow") is None and item.path.suffix != ".rst"
+
+    items.sort(key=is_quick)
+
+
 @pytest.fixture
 def imagenet_mobilenet(tmp_path, monkeypatch):
     """A folder for torch with torchvision's own weights of MobileNetV2; gives the path of the file.

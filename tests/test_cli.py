@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -286,24 +285,6 @@ def test_candidates_are_named_once():
 def test_no_command_shows_the_help(capsys):
     assert main([]) == 2
     assert "rank" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_demo_ranks_the_whole_zoo():
-    """What ``make demo`` runs, as a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sktransfer", "rank", "--demo"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"COLUMNS": "60"},
-    )
-    rows = [line.split() for line in done.stdout.splitlines() if line.split()[:1]]
-    ranks = [int(row[0]) for row in rows if row[0].isdigit()]
-    assert len(ranks) >= 24
-    assert ranks == sorted(ranks)
-    assert "Traceback" not in done.stderr
-    assert "…" not in done.stdout
 
 
 def test_without_click_one_line_says_what_to_install(tmp_path):

@@ -113,6 +113,7 @@ def other_process(images, *more, **environment):
     )
 
 
+@pytest.mark.slow
 def test_the_second_run_makes_no_forward_pass(capsys, images, work):
     first, err = rank(capsys, images)
     assert "features of 0 of 2 candidates came from the store.\n" in err
@@ -174,6 +175,7 @@ def test_what_changes_is_run_again(capsys, images, work, monkeypatch):
     assert came() == 2
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_run_the_network_once(images, work):
     processes = [other_process(images, SLOW="0.5") for _ in range(2)]
     results = [process.communicate(timeout=120) for process in processes]
@@ -185,6 +187,7 @@ def test_two_processes_at_once_run_the_network_once(images, work):
     assert tables[0] == tables[1]  # but for the seconds
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(capsys, images, work):
     process = other_process(images, "--batch-size", "4", SLOW="0.4")
     store = FeatureStore("cache")

@@ -21,6 +21,8 @@ OPTIONAL = [
     "torch",
     "torchvision",
     "timm",
+    "optuna",
+    "sqlalchemy",
     "skorch",
     "safetensors",
     "PIL",
@@ -144,12 +146,14 @@ for name in BLOCKED:
 """
 
 
+@pytest.mark.slow
 def test_the_core_works_without_any_optional_dependency(tmp_path):
     blocker = f"BLOCKED = {OPTIONAL!r}\n{WITHOUT_OPTIONAL}"
     output = run_python(blocker + USE_THE_CORE, *CORE_MODULES, cwd=tmp_path)
     assert output == ""
 
 
+@pytest.mark.slow
 def test_the_core_does_not_import_optional_dependencies_that_are_there(tmp_path):
     pytest.importorskip("torch")
     report = "\nprint(*sorted({name.split('.')[0] for name in sys.modules}))"
@@ -275,6 +279,7 @@ assert not changed, {key: (before[key], after[key]) for key in changed}
 """
 
 
+@pytest.mark.slow
 def test_importing_the_whole_package_changes_no_state_and_prints_nothing(tmp_path):
     for name in ("torch", "matplotlib", "threadpoolctl"):
         pytest.importorskip(name)
@@ -351,6 +356,7 @@ def wheel(tmp_path_factory):
         yield archive
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package(wheel):
     def wanted(path):
         return path.is_file() and "__pycache__" not in path.parts
@@ -361,6 +367,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
     assert "sktransfer/py.typed" in shipped
 
 
+@pytest.mark.slow
 def test_the_wheel_names_its_licence_command_and_dependencies(wheel):
     info = f"sktransfer-{sktransfer.__version__}.dist-info"
     metadata = wheel.read(f"{info}/METADATA").decode()
@@ -371,7 +378,8 @@ def test_the_wheel_names_its_licence_command_and_dependencies(wheel):
     required = re.findall(r"^Requires-Dist: ([\w-]+)\S*$", metadata, flags=re.MULTILINE)
     assert sorted(required) == ["filelock", "numpy", "scikit-learn", "scipy"]
     extras = set(re.findall(r"^Provides-Extra: (\S+)", metadata, flags=re.MULTILINE))
-    assert extras == {"torch", "plot", "cli", "ot", "timm", "all", "test", "docs"}
+    optional = {"torch", "plot", "cli", "ot", "timm", "search", "energy"}
+    assert extras == optional | {"all", "test", "docs"}
 
 
 def test_the_changelog_starts_with_this_version():
@@ -394,6 +402,7 @@ def test_the_weights_and_cards_are_data_not_code():
         ".json",
         ".npz",
         ".csv",
+        ".gz",
         ".md",
         ".txt",
     }

@@ -1,4 +1,4 @@
-"""The bundled tiny zoo, a target for it, published references, and loaders for your own data."""
+"""The bundled tiny zoo, targets for it, references, and loaders for your own data."""
 
 from sktransfer.datasets._digits import load_digits_target
 from sktransfer.datasets._image_files import check_image_files
@@ -6,11 +6,15 @@ from sktransfer.datasets._loaders import load_image_folder
 from sktransfer.datasets._medmnist_files import find_medmnist_targets, load_medmnist_sources
 from sktransfer.datasets._medmnist_reference import MedMNISTReference, load_medmnist_reference
 from sktransfer.datasets._npz import load_npz_target
+from sktransfer.datasets._tiny_benchmark import load_tiny_benchmark
+from sktransfer.datasets._tiny_benchmark_cells import CellAgreement, TinyBenchmark
 from sktransfer.datasets._tiny_zoo import load_tiny_zoo
 from sktransfer.datasets._torch_dataset import load_torch_dataset
 
 __all__ = [
+    "CellAgreement",
     "MedMNISTReference",
+    "TinyBenchmark",
     "check_image_files",
     "find_medmnist_targets",
     "load_digits_target",
@@ -18,6 +22,7 @@ __all__ = [
     "load_medmnist_reference",
     "load_medmnist_sources",
     "load_npz_target",
+    "load_tiny_benchmark",
     "load_tiny_zoo",
     "load_torch_dataset",
 ]

@@ -7,6 +7,7 @@ import numpy as np
 
 from ._correlation import NAN_POLICIES, absence, check_option, orient, orientation
 from ._pairing import pair_scores
+from ._top import top
 
 __all__ = ["ChoiceScore", "relative_top_k", "selection_regret", "top_k_recall"]
 
@@ -330,7 +331,7 @@ def _choose(
         -_wide(side) if flip else _wide(side)
         for side, flip in zip((pair.x, pair.y), flips, strict=True)
     )
-    certain, tied = _top(score, ~pair.x_missing, k)
+    certain, tied = top(score, ~pair.x_missing, k)
     everyone = np.ones(len(score), dtype=bool)
     if compare is None:
         wanted = n_best or k
@@ -385,15 +386,6 @@ def _no_choice(pair, k, ratios, compare):
 def _wide(values):
     """Numbers of a type that can be negated and subtracted."""
     return values if values.dtype.kind == "f" else values.astype(float)
-
-
-def _top(score, scored, k):
-    """Candidates that are chosen for certain, and those tied for the remaining places."""
-    limit = np.sort(score[scored])[-k]
-    certain, tied = scored & (score > limit), scored & (score == limit)
-    if np.count_nonzero(certain | tied) == k:
-        return certain | tied, np.zeros_like(tied)
-    return certain, tied
 
 
 def _in_order(labels, score, members):

@@ -14,8 +14,10 @@ __all__ = [
     "bootstrap_counts",
     "check_resampling",
     "limits",
+    "orders",
     "permutation_pvalue",
     "random_generator",
+    "share_as_good",
 ]
 
 ALTERNATIVES = ("two-sided", "greater", "less")
@@ -152,20 +154,59 @@ def permutation_pvalue(method, x, y, alternative, n_permutations, rng):
     pvalue : float
         In (0, 1]; NaN for none.
     """
-    n = len(x)
     if n_permutations == 0:
         return math.nan
-    exact = n < 20 and math.factorial(n) <= n_permutations
-    if exact:
-        permutations = np.array(list(itertools.permutations(range(n))))
-    else:
-        permutations = rng.permuted(np.tile(np.arange(n), (n_permutations, 1)), axis=1)
+    permutations, exact = orders(len(x), n_permutations, rng)
     null = coefficient_of_permutations(method, x, y, permutations)
     observed = coefficient(method, x, y)[0]
     if alternative == "two-sided":
         null, observed = np.abs(null), abs(observed)
     elif alternative == "less":
         null, observed = -null, -observed
+    return share_as_good(null, observed, exact)
+
+
+def orders(n, n_permutations, rng):
+    """List the orders of n candidates, or draw some of them.
+
+    Parameters
+    ----------
+    n : int
+        How many candidates.
+    n_permutations : int
+        How many orders to draw, if there are more.
+    rng : numpy.random.Generator
+        To draw from.
+
+    Returns
+    -------
+    permutations : ndarray of int of shape (n_permutations, n)
+        The orders.
+    exact : bool
+        Whether these are all.
+    """
+    if n < 20 and math.factorial(n) <= n_permutations:
+        return np.array(list(itertools.permutations(range(n)))), True
+    return rng.permuted(np.tile(np.arange(n), (n_permutations, 1)), axis=1), False
+
+
+def share_as_good(null, observed, exact):
+    """Compute a p-value.
+
+    Parameters
+    ----------
+    null : ndarray of shape (n_permutations,)
+        What the orders give, higher is better.
+    observed : float
+        What was observed.
+    exact : bool
+        Whether all orders were gone through.
+
+    Returns
+    -------
+    pvalue : float
+        In (0, 1].
+    """
     as_good = int(np.count_nonzero(null >= observed - _ROUNDING))
     # The order that was observed is one of those gone through; among drawn ones it is added.
     return as_good / len(null) if exact else (as_good + 1) / (len(null) + 1)

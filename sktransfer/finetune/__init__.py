@@ -13,6 +13,17 @@ except ImportError as error:
 from sktransfer.finetune._classifier import FineTuneClassifier
 from sktransfer.finetune._fu import FU
 from sktransfer.finetune._lpfu import LPFU
+from sktransfer.finetune._reference import reference_ranking
+from sktransfer.finetune._reference_result import ReferenceRanking
 from sktransfer.finetune._regressor import FineTuneRegressor
+from sktransfer.finetune._search import FineTuneSearchCV
 
-__all__ = ["FU", "LPFU", "FineTuneClassifier", "FineTuneRegressor"]
+__all__ = [
+    "FU",
+    "LPFU",
+    "FineTuneClassifier",
+    "FineTuneRegressor",
+    "FineTuneSearchCV",
+    "ReferenceRanking",
+    "reference_ranking",
+]

@@ -14,7 +14,7 @@ from sktransfer.backbones._base import BaseTorchBackbone
 from sktransfer.backbones._network_input import resolve_device
 from sktransfer.finetune._rows import TensorRows
 
-__all__ = ["NetworkSource", "TransformerSource", "is_network", "make_source"]
+__all__ = ["NetworkSource", "TransformerSource", "is_network", "make_source", "unwrapped"]
 
 
 def make_source(backbone, X, *, device, trainable, caller):
@@ -49,7 +49,7 @@ def make_source(backbone, X, *, device, trainable, caller):
         raise TypeError(
             f"'backbone' must be an estimator, got the class {backbone.__name__}: make an instance."
         )
-    inner = _unwrapped(backbone)
+    inner = unwrapped(backbone)
     if isinstance(inner, BaseTorchBackbone):
         return NetworkSource(inner, X, device)
     if trainable:
@@ -75,10 +75,22 @@ def is_network(backbone):
     is_network : bool
         Whether its weights can be trained.
     """
-    return isinstance(_unwrapped(backbone), BaseTorchBackbone)
+    return isinstance(unwrapped(backbone), BaseTorchBackbone)
 
 
-def _unwrapped(backbone):
+def unwrapped(backbone):
+    """Take a backbone out of what only wraps it.
+
+    Parameters
+    ----------
+    backbone : estimator
+        The backbone.
+
+    Returns
+    -------
+    backbone : estimator
+        The torch backbone, if there is one.
+    """
     while not isinstance(backbone, BaseTorchBackbone):
         if isinstance(backbone, FrozenEstimator):
             backbone = backbone.estimator
@@ -240,7 +252,9 @@ class TransformerSource:
     draws = False
 
     def __init__(self, transformer, X, device):
-        self.backbone = clone(transformer).fit(X)
+        self.backbone = clone(transformer)
+        if not isinstance(transformer, FrozenEstimator):  # whose fit asks for y, and does nothing
+            self.backbone.fit(X)
         self.device = resolve_device(device)
         self.module = nn.Identity()
         # Of all rows, as some transformers know their own data only; kept for the next call.

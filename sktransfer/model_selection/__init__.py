@@ -1,11 +1,13 @@
-"""Choosing among pretrained candidates: the selector, and scorers for scikit-learn's searches."""
+"""Choosing among pretrained candidates, and among metrics to choose by."""
 
+from ._metric_search import MetricSearchCV
 from ._scorer import make_transferability_scorer
 from ._selector import TransferabilitySelector
 from ._study import RobustnessStudy
 from ._subsets import NestedStratifiedSubsets
 
 __all__ = [
+    "MetricSearchCV",
     "NestedStratifiedSubsets",
     "RobustnessStudy",
     "TransferabilitySelector",

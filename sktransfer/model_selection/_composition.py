@@ -1,4 +1,4 @@
-"""An estimator composed of named candidates and metrics: parameters, validation, tags, routing."""
+"""An estimator composed of named candidates and metrics: parameters, checks, tags, routing."""
 
 from contextlib import suppress
 
@@ -6,8 +6,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from ..utils._sklearn import _BaseComposition, _raise_for_params, _routing_enabled
-from ._extraction import as_candidate
-from ._metric_collection import get_collection_params, named_metrics, set_collection_params
+from ._extraction import Extractor, as_candidate
+from ._metric_collection import (
+    get_collection_params,
+    named_metrics,
+    needs_probabilities,
+    set_collection_params,
+)
+from ._validation import check_target, check_weights, open_memory, training_rows
 
 __all__ = ["CandidateComposition", "NamedCandidates", "candidates_have"]
 
@@ -30,10 +36,15 @@ def candidates_have(attribute):
 
 
 class NamedCandidates(_BaseComposition):
-    """Base of everything with named candidates and with metrics among its parameters."""
+    """Base of everything with the parameter ``candidates`` and one for metrics.
 
-    # The parameter that holds a metric or several.
-    _holds_metrics = "metric"
+    Attributes
+    ----------
+    _metric_parameter : str
+        What the parameter for metrics is called.
+    """
+
+    _metric_parameter = "metric"
 
     def get_params(self, deep=True):
         """Get the parameters, and with `deep` those of candidates and metrics.
@@ -53,9 +64,9 @@ class NamedCandidates(_BaseComposition):
         """
         params = self._get_params("candidates", deep=deep)
         if deep:
-            holder = self._holds_metrics
-            nested = get_collection_params(getattr(self, holder))
-            params.update((f"{holder}__{key}", value) for key, value in nested.items())
+            name = self._metric_parameter
+            nested = get_collection_params(getattr(self, name))
+            params.update((f"{name}__{key}", value) for key, value in nested.items())
         return params
 
     def set_params(self, **params):
@@ -73,15 +84,16 @@ class NamedCandidates(_BaseComposition):
         self : object
             The estimator itself.
         """
-        holder = self._holds_metrics
-        if holder in params:  # first, because nested keys are meant for the new one
-            setattr(self, holder, params.pop(holder))
-        if isinstance(getattr(self, holder), str | list | tuple | dict):
-            prefix = f"{holder}__"
+        name = self._metric_parameter
+        prefix = f"{name}__"
+        if name in params:  # first, because nested keys are meant for the new one
+            setattr(self, name, params.pop(name))
+        metric = getattr(self, name)
+        if isinstance(metric, str | list | tuple | dict):
             nested = {key: params.pop(key) for key in list(params) if key.startswith(prefix)}
             if nested:
                 nested = {key.removeprefix(prefix): value for key, value in nested.items()}
-                setattr(self, holder, set_collection_params(getattr(self, holder), nested))
+                setattr(self, name, set_collection_params(metric, nested, name))
         self._set_params("candidates", **params)
         return self
 
@@ -120,7 +132,15 @@ class NamedCandidates(_BaseComposition):
 
 
 class CandidateComposition(NamedCandidates):
-    """Base of estimators with the parameters ``candidates``, ``metric`` and ``cv``."""
+    """Base of estimators that take ``cv`` too, and fit candidates and metrics.
+
+    Attributes
+    ----------
+    _fewest_candidates : int
+        How many candidates have to have a score.
+    """
+
+    _fewest_candidates = 1
 
     def get_metadata_routing(self):
         """Get the metadata routing of the estimator.
@@ -140,7 +160,7 @@ class CandidateComposition(NamedCandidates):
         for name, candidate in self.candidates:
             if candidate != "drop":
                 router.add(**{name: as_candidate(candidate)}, method_mapping=to_candidate)
-        metrics = named_metrics(self.metric)
+        metrics = named_metrics(getattr(self, self._metric_parameter), self._metric_parameter)
         for name, metric in metrics.items():
             router.add(**{self._metric_route(metrics, name): metric}, method_mapping=to_metric)
         if hasattr(self.cv, "split"):
@@ -155,17 +175,19 @@ class CandidateComposition(NamedCandidates):
         with suppress(Exception):  # wrong candidates are reported by fit
             all_tags = [get_tags(candidate) for _, candidate in self._active_candidates()]
             # A candidate that fails on sparse input doesn't cost the others.
-            enough = all if self.error_score == "raise" else any
-            tags.input_tags.sparse = enough(t.input_tags.sparse for t in all_tags)
+            enough = len(all_tags) if self.error_score == "raise" else self._fewest_candidates
+            tags.input_tags.sparse = sum(t.input_tags.sparse for t in all_tags) >= enough
             dtypes = [t.transformer_tags.preserves_dtype for t in all_tags if t.transformer_tags]
-            tags.transformer_tags.preserves_dtype = [
-                dtype for dtype in dtypes[0] if all(dtype in others for others in dtypes)
-            ]
+            if tags.transformer_tags is not None:
+                tags.transformer_tags.preserves_dtype = [
+                    dtype for dtype in dtypes[0] if all(dtype in others for others in dtypes)
+                ]
         return tags
 
     def _metric_route(self, metrics, name):
         """Name of a metric in the metadata routing."""
-        return "metric" if len(metrics) == 1 else f"metric__{name}"
+        route = self._metric_parameter
+        return route if len(metrics) == 1 else f"{route}__{name}"
 
     def _route(self, fit_params, method, candidates, metrics):
         """Sort parameters of fit by who asked for them."""
@@ -180,3 +202,30 @@ class CandidateComposition(NamedCandidates):
                 weights[name] = params["sample_weight"]
         split_params = routed.splitter.split if "splitter" in routed else {}
         return [routed[name] for name, _ in candidates], weights, split_params
+
+    def _prepare(self, X, y, fit_params, method, candidates, metrics):
+        """Check what a pass over the candidates is given, before any of them is run.
+
+        Returns
+        -------
+        prepared : dict of str to object
+            Parameters of a :class:`Selection`.
+        """
+        y_checked = check_target(X, y, type(self).__name__)
+        candidate_params, weights, split_params = self._route(
+            fit_params, method, candidates, metrics
+        )
+        weights = check_weights(weights, y_checked)
+        splits = training_rows(self.cv, X, y_checked, split_params)
+        memory = open_memory(self.memory)
+        probabilities = any(map(needs_probabilities, metrics.values()))
+        return {
+            "candidates": candidates,
+            "extractor": Extractor(X, y, len(y_checked), memory, probabilities),
+            "y": y_checked,
+            "splits": splits,
+            "sample_weights": weights,
+            "fit_params": candidate_params,
+            "n_jobs": self.n_jobs,
+            "raise_errors": self.error_score == "raise",
+        }

@@ -21,13 +21,15 @@ __all__ = [
 ]
 
 
-def named_metrics(metric):
+def named_metrics(metric, argument="metric"):
     """Bring what a user may pass as ``metric`` into one form.
 
     Parameters
     ----------
     metric : str, metric instance, list or tuple of these, or dict of str to these
         The metric or metrics.
+    argument : str, default="metric"
+        What the parameter is called.
 
     Returns
     -------
@@ -46,7 +48,7 @@ def named_metrics(metric):
         invalid = [key for key in metric if not isinstance(key, str) or not key or "__" in key]
         if invalid:
             raise ValueError(
-                "The keys of 'metric' must be non-empty strings without '__'. "
+                f"The keys of {argument!r} must be non-empty strings without '__'. "
                 f"Got {invalid!r} instead."
             )
     return metrics_by_name(metric)
@@ -189,7 +191,7 @@ def get_collection_params(metric):
     return params
 
 
-def set_collection_params(metric, params):
+def set_collection_params(metric, params, argument="metric"):
     """Set nested parameters where ``metric`` is a name, or a list, tuple or dict of metrics.
 
     A metric given by name becomes an instance with its defaults first. The collection that was
@@ -202,6 +204,8 @@ def set_collection_params(metric, params):
     params : dict
         For a name ``{"tol": 1e-3}``; for a collection ``{"logme__tol": 1e-3}`` or
         ``{"logme": LogME()}``.
+    argument : str, default="metric"
+        What the parameter is called.
 
     Returns
     -------
@@ -223,7 +227,8 @@ def set_collection_params(metric, params):
         name, separator, parameter = key.partition("__")
         if name not in entries:
             raise ValueError(
-                f"Invalid metric {name!r} in 'metric__{key}'. Valid metrics are: {list(entries)!r}."
+                f"Invalid metric {name!r} in '{argument}__{key}'. "
+                f"Valid metrics are: {list(entries)!r}."
             )
         if separator:
             nested.setdefault(name, {})[parameter] = params[key]
@@ -236,7 +241,7 @@ def set_collection_params(metric, params):
     return entries if isinstance(metric, Mapping) else type(metric)(entries.values())
 
 
-def with_one_seed(metrics):
+def with_one_seed(metrics, seed=None):
     """Draw the seeds of metrics that would draw one in each fit.
 
     Candidates are compared, so the chance in a metric must be the same for all of them.
@@ -245,6 +250,8 @@ def with_one_seed(metrics):
     ----------
     metrics : dict of str to metric
         The metrics.
+    seed : int, default=None
+        The seed of all of them; if None, one is drawn for each.
 
     Returns
     -------
@@ -254,6 +261,6 @@ def with_one_seed(metrics):
     seeded = dict(metrics)
     for name, metric in metrics.items():
         if metric.get_params(deep=False).get("random_state", 0) is None:
-            seed = int(np.random.SeedSequence().generate_state(1)[0])
-            seeded[name] = clone(metric).set_params(random_state=seed)
+            drawn = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+            seeded[name] = clone(metric).set_params(random_state=drawn)
     return seeded

@@ -6,7 +6,7 @@ from ..evaluation import competition_ranks
 from ..exceptions import CandidateFailedWarning
 from ._metric_collection import is_relative_to_pool
 
-__all__ = ["SelectionResults", "reason_of", "results_frame"]
+__all__ = ["SelectionResults", "grouped_reasons", "joined", "reason_of", "results_frame"]
 
 
 def reason_of(error):
@@ -29,7 +29,19 @@ def reason_of(error):
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _join(names):
+def joined(names):
+    """Write several names in a sentence.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The names.
+
+    Returns
+    -------
+    text : str
+        Such as "1, 2 and 5".
+    """
     names = list(names)
     if len(names) > 1:
         names[-2:] = [f"{names[-2]} and {names[-1]}"]
@@ -218,7 +230,7 @@ class SelectionResults:
         ):
             return next(iter(by_reason))
         return "; ".join(
-            f"split{'s' * (len(splits) > 1)} {_join(splits)}: {reason}"
+            f"split{'s' * (len(splits) > 1)} {joined(splits)}: {reason}"
             for reason, splits in by_reason.items()
         )
 
@@ -236,7 +248,7 @@ class SelectionResults:
             By number of the split.
         """
         return {
-            int(split): _grouped_reasons(
+            int(split): grouped_reasons(
                 {
                     self.candidates[index]: reason_of(error)
                     for (index, other), error in self.errors[metric].items()
@@ -263,11 +275,11 @@ class SelectionResults:
         for reason, metrics_of in failed.items():
             by_metrics = {}
             for name, metrics in metrics_of.items():
-                by_metrics.setdefault(_join(map(repr, metrics)), []).append(repr(name))
+                by_metrics.setdefault(joined(map(repr, metrics)), []).append(repr(name))
             for metrics, names in by_metrics.items():
                 subject = f"Candidate {names[0]} has"
                 if len(names) > 1:
-                    subject = f"Candidates {_join(names)} have"
+                    subject = f"Candidates {joined(names)} have"
                 given.append((f"{subject} no score by {metrics}: {reason}", CandidateFailedWarning))
         for metric in self.metrics:
             for split, reason in self.split_failures(metric).items():
@@ -280,7 +292,7 @@ class SelectionResults:
             for warning in warnings:
                 said.setdefault(warning, []).append(repr(name))
         for (category, message), names in said.items():
-            given.append((f"{message} (candidates: {_join(names)})", category))
+            given.append((f"{message} (candidates: {joined(names)})", category))
         return given
 
     def all_failed_error(self, metric):
@@ -306,7 +318,7 @@ class SelectionResults:
         else:
             subject = f"None of the {len(reasons)} candidates could be"
         error = kind(
-            f"{subject} scored by {metric!r}: {_grouped_reasons(reasons, len(self.candidates))}"
+            f"{subject} scored by {metric!r}: {grouped_reasons(reasons, len(self.candidates))}"
         )
         error.__cause__ = next(iter(errors.values()), None)
         return error
@@ -339,14 +351,27 @@ class SelectionResults:
         return table
 
 
-def _grouped_reasons(reasons, n_candidates):
-    """List each reason once, with the candidates it holds for."""
+def grouped_reasons(reasons, n_candidates):
+    """List each reason once, with the candidates it holds for.
+
+    Parameters
+    ----------
+    reasons : dict of str to str
+        By candidate.
+    n_candidates : int
+        Number of all candidates; a reason that holds for all of them stands alone.
+
+    Returns
+    -------
+    text : str
+        Such as "'a' and 'b': too few rows.; 'c': no weights."
+    """
     by_reason = {}
     for name, reason in reasons.items():
         by_reason.setdefault(reason, []).append(repr(name))
     if len(by_reason) == 1 and len(reasons) == n_candidates:
         return next(iter(by_reason))
-    return "; ".join(f"{_join(names)}: {reason}" for reason, names in by_reason.items())
+    return "; ".join(f"{joined(names)}: {reason}" for reason, names in by_reason.items())
 
 
 def results_frame(table, metrics, deciding, failures):

@@ -29,7 +29,7 @@ class Cell:
     metric : fitted metric or None
         Kept only where it is asked for.
     seconds : float
-        Time taken. What metrics share counts for the first of them.
+        Time taken. The first metric that needs a decomposition pays for those that share it.
     warnings : list of (category, str)
         Warnings the metric gave.
     """
@@ -143,7 +143,7 @@ def score_task(task, collect_warnings=None):
     inputs = {}
     for name, metric in task.metrics.items():
         sample_weight = task.sample_weights.get(name)
-        cell_start = time.perf_counter()
+        begin = time.perf_counter()
         with collect_warnings() as caught:
             try:
                 shared = inputs.get(id(sample_weight))
@@ -166,8 +166,8 @@ def score_task(task, collect_warnings=None):
                     cell.error = ValueError("; ".join(reasons) or "The score is NaN.")
             except Exception as error:
                 cell = Cell(error=error)
+        cell.seconds = time.perf_counter() - begin
         result.cells[name] = cell
-        cell.seconds = time.perf_counter() - cell_start
         cell.warnings = [(warning.category, str(warning.message)) for warning in caught]
         result.warnings = list(dict.fromkeys([*result.warnings, *cell.warnings]))
     result.seconds = time.perf_counter() - start

@@ -50,11 +50,15 @@ class Progress:
         Context of the whole fit.
     estimator : estimator
         The selector.
+    printed : list of str, default=()
+        Names of the candidates, for a printed line when one is done.
     """
 
-    def __init__(self, context, estimator):
+    def __init__(self, context, estimator, printed=()):
         self.context = context
         self.estimator = estimator
+        self.printed = printed
+        self.n_done = 0
         self.subcontexts = {}
 
     def begin(self, index, name):
@@ -99,6 +103,11 @@ class Progress:
             Its place among the candidates.
         """
         self.subcontexts[index].call_on_fit_task_end(estimator=self.estimator)
+        self.n_done += 1
+        if self.printed:
+            done = f"{self.n_done}/{len(self.printed)}"
+            kind = type(self.estimator).__name__
+            print(f"[{kind}] candidate {done} is done: {self.printed[index]}", flush=True)
 
 
 @dataclass
@@ -111,8 +120,8 @@ class Selection:
         The candidates, without dropped ones.
     metrics : dict of str to metric
         The metrics.
-    deciding : str
-        Name of the metric by which the leader is known on the way.
+    deciding : str or None
+        Name of the metric by which the leader is known on the way; None for no leader.
     extractor : Extractor
         Runs candidates.
     y : ndarray
@@ -142,7 +151,7 @@ class Selection:
 
     candidates: list
     metrics: dict
-    deciding: str
+    deciding: str | None
     extractor: object
     y: np.ndarray
     splits: list
@@ -309,6 +318,8 @@ class Selection:
             self.progress.end(index)
             if self.keep_candidates:
                 self.fitted[index] = run.fitted
+            if self.deciding is None:
+                continue
             score = self.results.running_mean(index, self.deciding)
             best = np.nan
             if self.leader is not None:

@@ -20,7 +20,7 @@ from ..utils._sklearn import (
     _VisualBlock,
 )
 from ._composition import CandidateComposition, candidates_have
-from ._extraction import Extractor, extract
+from ._extraction import extract
 from ._metric_collection import (
     deciding_metric,
     needs_probabilities,
@@ -30,7 +30,7 @@ from ._metric_collection import (
 from ._results import SelectionResults, results_frame
 from ._scoring import score_features
 from ._selection import Progress, Selection
-from ._validation import check_target, check_weights, open_memory, training_rows
+from ._validation import check_target
 
 __all__ = ["TransferabilitySelector"]
 
@@ -64,6 +64,7 @@ class TransferabilitySelector(
           with a fixed seed, and stratified if `y` holds classes.
         - a splitter or an iterable of (train, test) index arrays: the training part of each split
           is scored. The test indices are not looked at.
+        - an iterable of subsets: each array of row numbers is scored.
 
         The score of a candidate is the mean over the splits. Pretrained candidates are still run
         once and rows of their features selected; candidates that learn from data are fitted on
@@ -358,41 +359,24 @@ class TransferabilitySelector(
         candidates = self._validate_candidates()
         metrics = validated_metrics(self.metric)
         deciding = deciding_metric(metrics, self.refit)
-        y_checked = check_target(X, y)
-        candidate_params, weights, split_params = self._route(
-            fit_params, method, candidates, metrics
-        )
-        weights = check_weights(weights, y_checked)
-        splits = training_rows(self.cv, X, y_checked, split_params)
-        memory = open_memory(self.memory)
+        prepared = self._prepare(X, y, fit_params, method, candidates, metrics)
         metrics = with_one_seed(metrics)
 
         context = self._init_callback_context(
             max_subtasks=len(candidates), sequential_subtasks=False
         ).call_on_fit_task_begin(estimator=self, X=X, y=y)
         results = SelectionResults(
-            [name for name, _ in candidates], metrics, None if self.cv is None else len(splits)
+            [name for name, _ in candidates],
+            metrics,
+            None if self.cv is None else len(prepared["splits"]),
         )
         selection = Selection(
-            candidates=candidates,
             metrics=metrics,
             deciding=deciding,
-            extractor=Extractor(
-                X,
-                y,
-                len(y_checked),
-                memory,
-                any(map(needs_probabilities, metrics.values())),
-            ),
-            y=y_checked,
-            splits=splits,
-            sample_weights=weights,
-            fit_params=candidate_params,
             results=results,
             progress=Progress(context, self),
-            n_jobs=self.n_jobs,
-            raise_errors=self.error_score == "raise",
             keep_candidates=self.keep_candidates,
+            **prepared,
         )
         selection.run()
         if np.isnan(results.mean[deciding]).all():
@@ -400,7 +384,12 @@ class TransferabilitySelector(
 
         best = selection.best(int(np.nanargmax(results.mean[deciding])))
         cells = score_features(
-            best.extraction, y_checked, metrics, weights, inputs=X, backbone=best.fitted
+            best.extraction,
+            prepared["y"],
+            metrics,
+            prepared["sample_weights"],
+            inputs=X,
+            backbone=best.fitted,
         )
         if cells[deciding].error is not None:  # on all samples, though not in the splits
             raise cells[deciding].error

@@ -140,7 +140,7 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
     3   logme       0.5    1.0          3
     """
 
-    _holds_metrics = "metrics"
+    _metric_parameter = "metrics"
 
     _parameter_constraints: dict = {
         "candidates": [list],

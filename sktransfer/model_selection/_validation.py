@@ -4,7 +4,7 @@ import os
 from numbers import Integral
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_memory
 from ..backbones._store import FeatureStore
 from ..utils._target import refuse_masked
 
-__all__ = ["check_target", "check_weights", "open_memory", "training_rows"]
+__all__ = ["check_target", "check_weights", "open_memory", "training_rows", "usable_splits"]
 
 
-def check_target(X, y):
+def check_target(X, y, estimator="TransferabilitySelector"):
     """Check the target against the data, which themselves are the candidates' concern.
 
     Parameters
@@ -24,6 +24,8 @@ def check_target(X, y):
         The data; only their number counts here.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         The target.
+    estimator : str, default="TransferabilitySelector"
+        Who asks.
 
     Returns
     -------
@@ -36,9 +38,7 @@ def check_target(X, y):
         If there is no target, its length is wrong, values are missing or all are the same.
     """
     if y is None:
-        raise ValueError(
-            "TransferabilitySelector requires y to be passed, but the target y is None."
-        )
+        raise ValueError(f"{estimator} requires y to be passed, but the target y is None.")
     refuse_masked(y, "The target y")
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
@@ -118,6 +118,8 @@ def training_rows(cv, X, y, split_params):
     cv : int, splitter, iterable or None
         As passed to the selector. Shuffled (stratified) folds are made of an integer: folds in
         the order of the rows would leave out whole classes, or a range of values, of sorted data.
+        A splitter or an iterable gives (train, test) pairs, or subsets: row numbers or a mask
+        alone, or at the head of a tuple.
     X : array-like of shape (n_samples, ...)
         The data.
     y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
@@ -128,7 +130,8 @@ def training_rows(cv, X, y, split_params):
     Returns
     -------
     rows : list of ndarray of int or None
-        Row numbers of the training part of each split; ``[None]``, all rows, without `cv`.
+        Row numbers of the training part of each split, or of the subset; ``[None]``, all rows,
+        without `cv`.
 
     Raises
     ------
@@ -145,8 +148,8 @@ def training_rows(cv, X, y, split_params):
     # Splitters want rows to count; what X is made of isn't theirs to judge.
     X = X if hasattr(X, "shape") else np.empty((n_samples, 0))
     rows = []
-    for train, _ in check_cv(cv).split(X, y, **split_params):
-        train = np.asarray(train)
+    for split in cv.split(X, y, **split_params) if hasattr(cv, "split") else cv:
+        train = _training_part(split)
         if train.dtype == bool and train.shape == (n_samples,):
             train = np.flatnonzero(train)
         if train.size == 0 or train.dtype.kind not in "iu" or train.ndim != 1:
@@ -163,3 +166,41 @@ def training_rows(cv, X, y, split_params):
     if not rows:
         raise ValueError("'cv' must have at least one split. Got an empty iterable instead.")
     return rows
+
+
+def _training_part(split):
+    """Take the rows of a subset, or those at the head of a pair or tuple."""
+    is_array = isinstance(split, np.ndarray)
+    if split.ndim == 2 if is_array else isinstance(split, tuple | list):
+        return np.asarray(split[0] if len(split) and not np.isscalar(split[0]) else split)
+    return np.asarray(split)
+
+
+def usable_splits(splits, y):
+    """Find the splits with more than one class or value to foretell.
+
+    Parameters
+    ----------
+    splits : list of ndarray of int or None
+        The samples of each split; None for all.
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The target.
+
+    Returns
+    -------
+    usable : ndarray of bool of shape (n_splits,)
+        At least one.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    parts = [y if rows is None else y[rows] for rows in splits]
+    usable = np.array([not bool(np.all(part == part[:1])) for part in parts])
+    if not usable.any():
+        raise ValueError(
+            "Transferability scores need at least 2 classes or values in y; each of the "
+            f"{len(splits)} splits of 'cv' has 1 class."
+        )
+    return usable

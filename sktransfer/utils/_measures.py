@@ -1,15 +1,16 @@
 """Measures of a fitted estimator on test data: by name, and several from one prediction."""
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.base import is_regressor
-from sklearn.metrics import get_scorer, get_scorer_names, roc_auc_score
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from ._sklearn import _BaseScorer, _num_samples
 from ._target import as_target_array
 
-__all__ = ["MEASURES", "evaluate", "get_measures"]
+__all__ = ["MEASURES", "evaluate", "get_measures", "knows_its_needs"]
 
 
 def get_measures(scoring):
@@ -122,8 +123,7 @@ def evaluate(estimator, X, y, measures):
     remembering = type(type(estimator).__name__, (_Remembering,), {})(estimator, X)
     values = {}
     for name, measure in measures.items():
-        is_known = isinstance(measure, _BaseScorer) or measure in MEASURES.values()
-        value = measure(remembering if is_known else estimator, X, y)
+        value = measure(remembering if knows_its_needs(measure) else estimator, X, y)
         try:
             value = float(value)
         except (TypeError, ValueError) as error:
@@ -138,6 +138,22 @@ def evaluate(estimator, X, y, measures):
             )
         values[name] = value
     return values
+
+
+def knows_its_needs(measure):
+    """Tell whether a measure asks for predictions alone, of whichever estimator.
+
+    Parameters
+    ----------
+    measure : callable
+        A scorer.
+
+    Returns
+    -------
+    knows : bool
+        False for a function of the caller's own, which may look for anything in an estimator.
+    """
+    return isinstance(measure, _BaseScorer) or measure in MEASURES.values()
 
 
 def _has(name):
@@ -287,13 +303,20 @@ def _roc_auc_ovr(estimator, X, y):
         )
     values = _response(estimator, X, ["predict_proba", "decision_function"], "roc_auc_ovr")
     if len(labels) == 2 and values.shape[1] == 2 and columns.min() >= 0:
-        return float(roc_auc_score(columns == 1, values[:, 1]))
+        return _area(columns == 1, values[:, 1])
     areas = []
     for label in labels:
         members = y == label
         column = columns[members][0]
-        areas.append(0.5 if column < 0 else roc_auc_score(members, values[:, column]))
+        areas.append(0.5 if column < 0 else _area(members, values[:, column]))
     return float(np.mean(areas))
+
+
+def _area(members, values):
+    """Area under the ROC curve: the share of pairs in the right order, ties counting half."""
+    n_pairs = members.sum() * (~members).sum()
+    n_below = rankdata(values)[members].sum() - members.sum() * (members.sum() + 1) / 2
+    return float(n_below / n_pairs)
 
 
 def _neg_log_loss(estimator, X, y):

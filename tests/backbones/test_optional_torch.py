@@ -20,16 +20,26 @@ sys.meta_path.insert(0, Blocker())
 """
 
 
-def run(code, blocked=None):
+# Before each piece the package is forgotten, so that each starts as in a process of its own.
+EACH = """
+for piece in sys.argv[1:]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sktransfer"]:
+        del sys.modules[name]
+    exec(piece, {"__name__": "__main__"})
+"""
+
+
+def run(*pieces, blocked=None):
+    """What pieces of code print, in a process in which a package may be missing."""
     start = BLOCK.format(blocked=blocked) if blocked else "import sys\n"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", start + code],
+        [sys.executable, "-W", "error", "-c", start + EACH, *pieces],
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return done.stdout.splitlines()
 
 
 CATCH = """
@@ -42,37 +52,38 @@ except ImportError as error:
 
 @pytest.mark.parametrize("blocked", ["torch", "safetensors", "PIL"])
 def test_backbones_name_the_extra_that_is_missing(blocked):
-    for statement in (
+    statements = (
         "from sktransfer.backbones import TorchBackbone",
         "from sktransfer.backbones import TinyZooBackbone",
         "import sktransfer.backbones as b; b.layer_candidates",
         "from sktransfer.datasets import load_tiny_zoo; load_tiny_zoo()",
         "from sktransfer.backbones import *",
-    ):
-        message = run(CATCH.format(statement=statement), blocked)
+    )
+    messages = run(*(CATCH.format(statement=s) for s in statements), blocked=blocked)
+    # One line for each.
+    assert len(messages) == len(statements)
+    for message in messages:
         assert "pip install 'sktransfer[torch]'" in message
         assert f"No module named '{blocked}'" in message
-        assert "\n" not in message
 
 
-def test_the_package_and_what_needs_no_torch_work_without_it_and_do_not_import_it():
-    use = """
+WITHOUT_TORCH = """
+import sys
 import sktransfer.backbones
 from sktransfer.backbones import FeatureStore, ModelCard, PrecomputedFeatures
 print(sorted({"torch", "PIL", "safetensors", "torchvision", "timm"} & set(sys.modules)))
 """
-    assert run(use, "torch") == "[]"
-    assert run(use) == "[]"
-
-
-def test_data_sets_work_without_torch_and_do_not_import_it():
-    use = """
+DATA_SETS = """
+import sys
 import numpy as np
 from sktransfer.datasets import load_digits_target, load_image_folder, load_npz_target
 print(load_digits_target().images.shape, "torch" in sys.modules)
 """
-    assert run(use, "torch") == "(1797, 28, 28) False"
-    assert run(use) == "(1797, 28, 28) False"
+
+
+@pytest.mark.parametrize("blocked", ["torch", None])
+def test_what_needs_no_torch_works_without_it_and_does_not_import_it(blocked):
+    assert run(WITHOUT_TORCH, DATA_SETS, blocked=blocked) == ["[]", "(1797, 28, 28) False"]
 
 
 def test_every_public_name_is_there_and_listed_in_order():

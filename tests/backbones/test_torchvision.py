@@ -222,7 +222,7 @@ def test_untrained_networks_are_marked_and_come_from_a_seed(untrained):
     assert again.fingerprint() == untrained.fingerprint()
     np.testing.assert_array_equal(again.transform(X), untrained.transform(X))
     assert set(untrained.versions_) == {"sktransfer", "torch", "torchvision"}
-    other = TorchvisionBackbone("mobilenet_v3_large", weights=None).fit(X)
+    other = TorchvisionBackbone("squeezenet1_1", weights=None).fit(X)
     assert other.weights_hash_ != untrained.weights_hash_
     assert other.fingerprint() != untrained.fingerprint()
 
@@ -355,15 +355,16 @@ def test_the_ordinary_way_gives_what_torchvision_gives(imagenet_mobilenet, photo
     assert backbone.pretrained_ is True
     assert backbone.n_parameters_ == weights.meta["num_params"]
 
-    # The same images in every other form.
-    for form in (
-        [np.asarray(image.convert("RGB")) for image in photographs],
-        _saved(photographs, tmp_path),
-    ):
-        for row, image in enumerate(form):
-            one = np.asarray(image)[None] if isinstance(image, np.ndarray) else [image]
-            other = TorchvisionBackbone("mobilenet_v2", weights=weights).fit(one).transform(one)
-            np.testing.assert_allclose(other[0], features[row], atol=0.01 * features[row].max())
+    # The same images in every other form; arrays in parts of one shape.
+    paths = _saved(photographs, tmp_path)
+    arrays = [np.asarray(image.convert("RGB")) for image in photographs]
+    assert arrays[0].shape == arrays[1].shape == arrays[4].shape
+    forms = [(range(5), paths), ([0, 1, 4], np.stack([arrays[row] for row in (0, 1, 4)]))]
+    forms += [([row], arrays[row][None]) for row in (2, 3)]
+    for rows, form in forms:
+        others = TorchvisionBackbone("mobilenet_v2", weights=weights).fit(form).transform(form)
+        for row, other in zip(rows, others, strict=True):
+            np.testing.assert_allclose(other, features[row], atol=0.01 * features[row].max())
 
 
 def _saved(images, folder):

@@ -32,10 +32,10 @@ class AnyWidth(nn.Module):
         return self.head(torch.relu(self.hidden(x @ torch.cos(place[:, None] * k / 3) / 4)))
 
 
-SETTINGS = {"max_epochs": 40, "lr": 1e-2, "head_lr": 3e-2}
+SETTINGS = {"max_epochs": 20, "lr": 2e-2, "head_lr": 6e-2}
 BACKBONE = TorchBackbone(AnyWidth)
 FULL = FineTuneClassifier(BACKBONE, **SETTINGS)
-HEAD = FineTuneClassifier(BACKBONE, train="head", max_epochs=60, head_lr=0.2)
+HEAD = FineTuneClassifier(BACKBONE, train="head", max_epochs=30, head_lr=0.4)
 REGRESSOR = FineTuneRegressor(BACKBONE, **SETTINGS)
 ESTIMATORS = [FULL, HEAD, REGRESSOR]
 IDS = ["full", "head", "regressor"]

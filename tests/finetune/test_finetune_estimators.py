@@ -514,7 +514,8 @@ def test_clone_is_unfitted_and_equal():
 
 
 def test_search_pipeline_and_processes():
-    pipeline = make_pipeline(StandardScaler(), short())
+    # A module by itself: the other processes need not import what is imported here.
+    pipeline = make_pipeline(StandardScaler(), short(TorchBackbone(plain())))
     grid = {"finetuneclassifier__lr": [1e-4, 1e-1], "finetuneclassifier__backbone__batch_size": [9]}
     one, two = (
         GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss", n_jobs=n_jobs).fit(X, Y)

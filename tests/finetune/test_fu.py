@@ -74,6 +74,12 @@ IMAGES, Y = load_digits(n_class=4, return_X_y=True)
 IMAGES, Y = (IMAGES[:90].reshape(-1, 8, 8) / 16).astype(np.float32), Y[:90]
 
 
+# Of LPFU a smaller projection, which is learned sooner.
+both_kinds = pytest.mark.parametrize(
+    "kind", [FU, partial(LPFU, n_components=2)], ids=["FU", "LPFU"]
+)
+
+
 def small(network=Small, **parameters):
     return TorchBackbone(network, mean=0.5, std=0.5, **parameters)
 
@@ -216,7 +222,7 @@ def test_half_precision_networks():
 # ---------------------------------------------------------------------- order, names, kinds of data
 
 
-@pytest.mark.parametrize("kind", [FU, LPFU])
+@both_kinds
 def test_neither_order_of_rows_nor_names_of_labels_matter(kind):
     rng = np.random.default_rng(0)
     backbone = small().fit(IMAGES)
@@ -231,7 +237,7 @@ def test_neither_order_of_rows_nor_names_of_labels_matter(kind):
 
 
 @pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
-@pytest.mark.parametrize("kind", [FU, LPFU])
+@both_kinds
 def test_repeated_rows_and_equal_classes_have_no_order_either(kind):
     rng = np.random.default_rng(0)
     images, y = np.r_[IMAGES[:10], IMAGES[:10], IMAGES[:20]], np.r_[Y[:10], Y[:20], Y[5:15]]
@@ -292,7 +298,7 @@ def test_kinds_of_images_of_the_same_content(tmp_path):
     assert again.n_features_in_ == 64
 
 
-@pytest.mark.parametrize("kind", [FU, LPFU])
+@both_kinds
 def test_vectors_and_data_frames(kind):
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
@@ -314,7 +320,7 @@ def test_vectors_and_data_frames(kind):
     assert clone(metric).fit(bfloat, y).score_ == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("kind", [FU, LPFU])
+@both_kinds
 def test_the_input_is_not_changed_and_may_be_a_memory_map(kind, tmp_path):
     path = tmp_path / "images.npy"
     np.save(path, IMAGES)
@@ -328,7 +334,7 @@ def test_the_input_is_not_changed_and_may_be_a_memory_map(kind, tmp_path):
 # ----------------------------------------------------------------------------------- seeds, score()
 
 
-@pytest.mark.parametrize("kind", [FU, LPFU])
+@both_kinds
 @pytest.mark.parametrize("random_state", [0, None, np.random.RandomState(5)])
 def test_the_seed_is_kept_and_score_repeats_fit(kind, random_state):
     metric = kind(small(), batch_size=16, random_state=random_state).fit(IMAGES, Y)

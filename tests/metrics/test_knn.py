@@ -38,7 +38,8 @@ def neighbours_by_definition(F, k):
     k = min(k, n - 1)
     shares = np.zeros((n, n))
     for i in range(n):
-        distance = np.array([np.inf if j == i else np.sum((F[i] - F[j]) ** 2) for j in range(n)])
+        distance = np.sum((F - F[i]) ** 2, axis=1)
+        distance[i] = np.inf
         last = np.sort(distance)[k - 1]
         inside = distance < last * (1 - 1e-12) - 1e-300
         tied = ~inside & (distance <= last * (1 + 1e-12))
@@ -197,11 +198,11 @@ def test_chance_level_is_the_mean_over_all_permutations(sizes, k):
     assert KNN(k).fit(F, y).chance_level_ == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.filterwarnings("ignore::sktransfer.exceptions.UninformativeScoreWarning")
 def test_chance_level_of_a_regression_is_exact_even_with_ties(k):
     rng = np.random.default_rng(0)
-    F, t = rng.integers(0, 2, size=(6, 2)).astype(float), rng.normal(size=6)
+    F, t = rng.integers(0, 2, size=(5, 2)).astype(float), rng.normal(size=5)
     scores = [KNN(k).fit(F, np.array(p)).score_ for p in permutations(t)]
     assert KNN(k).fit(F, t).chance_level_ == pytest.approx(np.mean(scores), abs=1e-12)
 

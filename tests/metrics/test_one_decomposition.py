@@ -62,9 +62,15 @@ KINDS = {
 
 
 def shared_metrics():
-    """Every metric of features by its defaults, and others of the larger families."""
+    """Every metric of features by its defaults, and others of the larger families.
+
+    The second of two permutations would already show a decomposition for each.
+    """
     metrics = [get_metric(name) for name in metric_names()]
     metrics = [metric for metric in metrics if metric.needs == "features"]
+    for metric in metrics:
+        if "n_permutations" in metric.get_params():
+            metric.set_params(n_permutations=2)
     # Neighbours are looked for in the features themselves or in a projection learned in folds.
     metrics = [metric for metric in metrics if type(metric).__name__ not in ("LP", "KNN")]
     more = [HScore("ledoit_wolf"), GBC("diagonal"), GBC("spherical", None), NLEEP(energy=0.5)]

@@ -249,7 +249,8 @@ def test_duplicate_rows_are_ties():
 
 @pytest.mark.parametrize("n_classes", [2, 7, 300])
 def test_counting_on_a_grid_equals_sorting(monkeypatch, n_classes):
-    F, y = make_data(1500, 20, n_classes)
+    F, y = make_data(700, 20, n_classes)
+    monkeypatch.setattr(_parc, "_MOST_SORTED_PAIRS", 10**5)
     counted = PARC().fit(F, y).score_  # more pairs than are sorted
     monkeypatch.setattr(_parc, "_MOST_SORTED_PAIRS", 10**9)
     assert counted == pytest.approx(PARC().fit(F, y).score_, abs=1e-8)
@@ -257,7 +258,7 @@ def test_counting_on_a_grid_equals_sorting(monkeypatch, n_classes):
     monkeypatch.setattr(_parc, "_MOST_SORTED_PAIRS", 0)
     for elements in (1, 100_000, 10**8):
         if elements > 1 or n_classes == 2:
-            monkeypatch.setattr(_parc, "_BLOCK_ELEMENTS", max(elements, 3 * 1500))
+            monkeypatch.setattr(_parc, "_BLOCK_ELEMENTS", max(elements, 3 * 700))
             small = slice(None, 200 if elements == 1 else None)
             one = PARC().fit(F[small], y[small]).score_
             monkeypatch.setattr(_parc, "_MOST_SORTED_PAIRS", 10**9)

@@ -303,7 +303,7 @@ def test_features_far_below_the_precision_are_announced(scale):
 def test_the_chance_level_is_the_mean_over_permutations_where_they_are_cheap():
     X, y = make_data(60, 5, 3)
     rng = np.random.default_rng(0)
-    permuted = [TransRate(n_permutations=0).fit(X, rng.permutation(y)).score_ for _ in range(200)]
+    permuted = [TransRate(n_permutations=0).fit(X, rng.permutation(y)).score_ for _ in range(100)]
     metric = TransRate(n_permutations=60).fit(X, rng.permutation(y))
     assert metric.chance_level_ == pytest.approx(np.mean(permuted), abs=np.std(permuted))
     assert np.isnan(TransRate(n_permutations=0).fit(X, y).chance_level_)

@@ -139,8 +139,9 @@ def test_folds_of_a_regression_target_are_shuffled():
         ((rows, []) for rows in [np.arange(0, 150, 2)] * 3),
         [(np.arange(150) % 2 == 0, [1])] * 3,
         [(list(range(-150, 0)), [])] * 3,
+        [np.arange(0, 150, 2)] * 3,
     ],
-    ids=["stratified", "shuffle", "list", "generator", "mask", "negative"],
+    ids=["stratified", "shuffle", "list", "generator", "mask", "negative", "subsets"],
 )
 def test_splitters_and_iterables(cv):
     selector = TransferabilitySelector(CANDIDATES, cv=cv).fit(X, Y)

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,6 +23,12 @@ from sktransfer.model_selection import TransferabilitySelector
 X, Y = load_iris(return_X_y=True)
 GOOD = [("pca", PCA(2)), ("scaled", StandardScaler())]
 NO_HEAD = "LEEP needs source probabilities, and none were given (the candidate has no source head)."
+
+
+@cache
+def without_failures(cv):
+    """A selection among the good candidates alone."""
+    return TransferabilitySelector(GOOD, cv=cv).fit(X, Y)
 
 
 class Broken(TransformerMixin, BaseEstimator):
@@ -97,7 +104,7 @@ REASONS = {
 @pytest.mark.parametrize("cv", [None, 2])
 @pytest.mark.parametrize("how", REASONS)
 def test_a_broken_candidate_is_last_and_costs_the_others_nothing(how, cv, stateless):
-    expected = TransferabilitySelector(GOOD, cv=cv).fit(X, Y)
+    expected = without_failures(cv)
     broken = Broken(how, stateless)
     for given in ([("broken", broken), *GOOD], [*GOOD, ("broken", broken)]):
         selector = TransferabilitySelector(given, cv=cv)
@@ -193,7 +200,7 @@ class Writing(Broken):
 )
 def test_a_candidate_that_writes_into_the_data_fails_alone(writing, cv, tmp_path):
     given = [("writing", writing), *GOOD]
-    expected = TransferabilitySelector(GOOD, cv=cv).fit(X, Y)
+    expected = without_failures(cv)
     on_disk = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", X.dtype, X.shape)
     on_disk[:] = X
     for data in (X.copy(), np.asfortranarray(X), on_disk):

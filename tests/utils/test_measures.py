@@ -210,7 +210,11 @@ def test_measures_can_be_pickled():
 @pytest.mark.parametrize(
     ("scoring", "error", "message"),
     [
-        ("acuracy", ValueError, "'acuracy', which is no measure: it must be one of 'accuracy', 'b"),
+        (
+            "accurate",
+            ValueError,
+            "'accurate', which is no measure: it must be one of 'accuracy', 'b",
+        ),
         (["accuracy", "auc"], ValueError, "'auc', which is no measure"),
         (["accuracy", "accuracy"], ValueError, "names a measure twice"),
         ([], ValueError, "names no measure; got \\[\\]"),

@@ -1,0 +1,136 @@
+"""reference_ranking with a search: one for each candidate, seed and measure."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("optuna")
+
+from sklearn.metrics import get_scorer
+from torch import nn
+
+from sktransfer.backbones import TorchBackbone
+from sktransfer.finetune import FineTuneClassifier, FineTuneSearchCV, reference_ranking
+from sktransfer.finetune._net import derived_seed
+from sktransfer.utils._progress import rows_reported_to
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 6)).astype(np.float32)
+Y = (X[:, 0] + X[:, 1] ** 2 > 0.8).astype(int)
+DATA = X[:40], Y[:40], X[40:], Y[40:]
+MEASURES = ["accuracy", "neg_log_loss"]
+
+
+def network(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+FOUND = {"one": TorchBackbone(network(1)), "two": TorchBackbone(network(2))}
+
+
+def search(backbone=None, **options):
+    return FineTuneSearchCV(
+        FineTuneClassifier(backbone, max_epochs=2, random_state=3),
+        {"lr": (1e-4, 1e-1, "log")},
+        **{"n_trials": 3, "pruner": None, **options},
+    )
+
+
+def ranked(found=FOUND, out=None, estimator=None, **options):
+    options = {"scoring": MEASURES, "n_seeds": 1, "energy": False} | options
+    return reference_ranking(found, *DATA, estimator=estimator or search(), out=out, **options)
+
+
+def values(ranking):
+    return {(r.candidate, r.measure, r.seed): r.value for r in ranking.rows}
+
+
+def test_each_measure_has_a_search_of_its_own():
+    got = ranked()
+    for measure in MEASURES:
+        seed = derived_seed(0, 0)
+        by_hand = search(FOUND["two"], scoring=measure, random_state=seed)
+        by_hand.set_params(estimator__random_state=seed)
+        by_hand.fit(*DATA[:2])
+        expected = get_scorer(measure)(by_hand, *DATA[2:])
+        assert values(got)["two", measure, 0] == pytest.approx(expected, abs=1e-12)
+        (found,) = [
+            entry["params"]
+            for entry in got.best_params
+            if (entry["candidate"], entry["measure"]) == ("two", measure)
+        ]
+        assert found == by_hand.best_params_
+    assert len(got.best_params) == 3 * 2
+    assert got.protocol["search"]["kind"] == "FineTuneSearchCV"
+    assert got.protocol["search"]["parameters"]["n_trials"] == 3
+    assert "optuna" in got.protocol["versions"]
+    assert got.rows[0].n_epochs == 2
+
+
+class Stop:
+    """Interrupts after some units."""
+
+    def __init__(self, n_done):
+        self.n_done = n_done
+
+    def __call__(self, n_done, n_units):
+        if n_done == self.n_done:
+            raise KeyboardInterrupt
+
+
+def test_a_search_that_was_killed_goes_on(tmp_path, monkeypatch):
+    fitted = []
+    fit = FineTuneClassifier.fit
+
+    def counting(self, *args, **kwargs):
+        fitted.append(self.lr)
+        if len(fitted) == 6:
+            raise KeyboardInterrupt  # in the second trial of the second search
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(FineTuneClassifier, "fit", counting)
+    options = {"from_scratch": False}
+    with pytest.raises(KeyboardInterrupt):
+        ranked(out=tmp_path, **options)
+    n_begun = len(fitted)
+    got = ranked(out=tmp_path, **options)
+    n_all = 2 * 2 * (3 + 1)
+    assert n_begun == 6 and len(fitted) == n_all + 1  # what was interrupted is done anew
+    monkeypatch.undo()
+    assert values(got) == values(ranked(**options))
+    again = ranked(out=tmp_path, **options)
+    assert again.rows == got.rows and again.best_params == got.best_params
+
+
+def test_another_search_is_refused_and_another_measure_added(tmp_path):
+    one = {"one": FOUND["one"]}
+    ranked(one, out=tmp_path, scoring="accuracy", from_scratch=False)
+    # It is fitted anew with the best parameters in any case.
+    without = ranked(one, estimator=search(refit=False), scoring="accuracy", from_scratch=False)
+    assert without.reference() == ranked(one, scoring="accuracy", from_scratch=False).reference()
+    with pytest.raises(ValueError, match=r"search\['parameters'\]\['n_trials'\] was 3 and is 2"):
+        ranked(one, out=tmp_path, estimator=search(n_trials=2), from_scratch=False)
+    with pytest.raises(ValueError, match="search was None and is|search was .* and is None"):
+        ranked(one, out=tmp_path, estimator=FineTuneClassifier(None, max_epochs=2))
+    seen = []
+    with rows_reported_to(lambda *numbers: seen.append(numbers)):
+        got = ranked(one, out=tmp_path, from_scratch=False)
+    assert seen == [(1, 2), (2, 2)]
+    assert len(list((tmp_path / "units").iterdir())) == 2
+    assert got.measures == tuple(MEASURES)
+
+
+def test_measures_of_the_users_own_are_told_apart(tmp_path):
+    def go(sign):
+        def biased(estimator, X, y):
+            return sign * estimator.predict_proba(X)[:, 1].mean()
+
+        one = {"one": FOUND["one"]}
+        return ranked(one, out=tmp_path, scoring={"biased": biased}, from_scratch=False)
+
+    up, down = go(1), go(-1)
+    assert len(list((tmp_path / "units").iterdir())) == 2
+    assert up.reference()["one"] > 0 > down.reference()["one"]
+    assert go(1).rows == up.rows
