@@ -1,0 +1,128 @@
+"""What a fitted selection does and shows: it is the best of its candidates."""
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ..utils._sklearn import _VisualBlock
+from ._composition import candidates_have
+from ._extraction import extract
+from ._metric_collection import needs_probabilities
+from ._results import results_frame
+from ._scoring import score_features
+from ._validation import check_target
+
+__all__ = ["BestCandidateMixin"]
+
+
+class BestCandidateMixin:
+    """Methods of a selection that was fitted, which hand on to its ``best_estimator_``."""
+
+    def transform(self, X):
+        """Return the features that the best candidate extracts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Data of the same form as in fit.
+
+        Returns
+        -------
+        features : array-like of shape (n_samples, n_features)
+            The features.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.transform(X)
+
+    def score(self, X, y):
+        """Score the best candidate on other data by the deciding metric.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Data of the same form as in fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their labels or values.
+
+        Returns
+        -------
+        score : float
+            The metric, evaluated afresh on the features of `X`.
+        """
+        check_is_fitted(self)
+        y = check_target(X, y)
+        extraction = extract(self.best_estimator_, X, len(y), needs_probabilities(self.metric_))
+        metric = {self.refit_metric_: self.metric_}
+        cells = score_features(extraction, y, metric, inputs=X, backbone=self.best_estimator_)
+        cell = cells[self.refit_metric_]
+        if cell.error is not None:
+            raise cell.error
+        return cell.score
+
+    @available_if(candidates_have("get_feature_names_out"))
+    def get_feature_names_out(self, input_features=None):
+        """Get the names of the features that the best candidate gives.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the input features.
+
+        Returns
+        -------
+        feature_names_out : ndarray of str
+            Names of the output features.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.get_feature_names_out(input_features)
+
+    @property
+    def n_features_in_(self):
+        """Number of features seen during :term:`fit`."""
+        try:
+            check_is_fitted(self)
+        except NotFittedError as error:
+            # hasattr() must say no before fit
+            raise AttributeError(
+                f"{type(self).__name__} object has no n_features_in_ attribute."
+            ) from error
+        return self.best_estimator_.n_features_in_
+
+    def to_frame(self):
+        """Return the results as a data frame, best candidate first.
+
+        Returns
+        -------
+        frame : pandas.DataFrame of shape (n_candidates, n_columns)
+            Columns ``rank``, ``candidate``, one for each metric (the deciding one first) followed
+            with `cv` by ``<metric>_std``, ``n_features``, ``n_parameters``, ``weights``,
+            ``weights_hash``, ``pretrained``, ``extraction_seconds``, ``scoring_seconds`` and
+            ``failure``, the reasons for a missing score (empty if there is none). Candidates of
+            equal rank stand in the order given.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        return results_frame(
+            self.cv_results_, list(self.metric_scores_), self.refit_metric_, self.failures_
+        )
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "best_estimator_")
+
+    def _sk_visual_block_(self):
+        names, estimators = zip(*self.candidates, strict=True)
+        return _VisualBlock(
+            "parallel", list(estimators), names=[self._visual_name(name) for name in names]
+        )
+
+    def _visual_name(self, name):
+        if name not in getattr(self, "scores_", {}):
+            return name
+        score = self.scores_[name]
+        shown = "failed" if np.isnan(score) else f"{score:.3g}"
+        return f"{name}: {shown}{' (best)' if name == self.best_name_ else ''}"
