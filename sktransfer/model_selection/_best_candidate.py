@@ -1,6 +1,7 @@
 """What a fitted selection does and shows: it is the best of its candidates."""
 
 import numpy as np
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +17,7 @@ from ._validation import check_target
 __all__ = ["BestCandidateMixin"]
 
 
-class BestCandidateMixin:
+class BestCandidateMixin(TransformerMixin):
     """Methods of a selection that was fitted, which hand on to its ``best_estimator_``."""
 
     def transform(self, X):

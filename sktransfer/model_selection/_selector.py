@@ -5,7 +5,7 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, TransformerMixin
+from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import Bunch
 
 from ..backbones._store import FeatureStore
@@ -26,11 +26,7 @@ __all__ = ["TransferabilitySelector"]
 
 
 class TransferabilitySelector(
-    BestCandidateMixin,
-    TransformerMixin,
-    MetaEstimatorMixin,
-    CallbackSupportMixin,
-    CandidateComposition,
+    BestCandidateMixin, MetaEstimatorMixin, CallbackSupportMixin, CandidateComposition
 ):
     """Rank candidates by a transferability-estimation metric and transform with the best one.
 
