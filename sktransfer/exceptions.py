@@ -25,6 +25,7 @@ __all__ = [
     "StaleCacheWarning",
     "TransferabilityWarning",
     "TrialFailedWarning",
+    "UndefinedResamplesWarning",
     "UninformativeScoreWarning",
 ]
 
@@ -91,6 +92,10 @@ class SingletonClassWarning(TransferabilityWarning):
 
 class CandidateFailedWarning(TransferabilityWarning):
     """A candidate could not be fitted, extracted or scored; the others were not affected."""
+
+
+class UndefinedResamplesWarning(TransferabilityWarning):
+    """A candidate has no score on some resamples, which its uncertainty was found without."""
 
 
 class HeadNotLoadedWarning(TransferabilityWarning):

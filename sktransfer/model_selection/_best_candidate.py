@@ -97,7 +97,9 @@ class BestCandidateMixin(TransformerMixin):
         -------
         frame : pandas.DataFrame of shape (n_candidates, n_columns)
             Columns ``rank``, ``candidate``, one for each metric (the deciding one first) followed
-            with `cv` by ``<metric>_std``, ``n_features``, ``n_parameters``, ``weights``,
+            with `cv` by ``<metric>_std`` and with `n_resamples` by ``<metric>_low``, ``_high``,
+            ``_rank_low``, ``_rank_high``, ``_probability_best`` and ``_tied_with_best``;
+            ``n_features``, ``n_parameters``, ``weights``,
             ``weights_hash``, ``pretrained``, ``extraction_seconds``, ``scoring_seconds`` and
             ``failure``, the reasons for a missing score (empty if there is none). Candidates of
             equal rank stand in the order given.

@@ -73,6 +73,7 @@ class SelectionResults:
             if is_relative_to_pool(metric)
         }
         self.errors = {name: {} for name in metrics}
+        self.resampled = {name: {} for name in metrics}
         self.warnings = {name: [] for name in self.candidates}
         self.n_features = np.full(shape[0], np.nan)
         self.n_parameters = np.full(shape[0], np.nan)
@@ -116,6 +117,8 @@ class SelectionResults:
                 self.errors[name][result.candidate, result.split] = cell.error
             if name in self.fitted:
                 self.fitted[name][result.candidate, result.split] = cell.metric
+        for name, resampled in result.resampled.items():
+            self.resampled[name][result.candidate, result.split] = resampled
         self.scoring_time[result.candidate] += result.seconds
         said = self.warnings[self.candidates[result.candidate]]
         said.extend(warning for warning in result.warnings if warning not in said)
@@ -410,6 +413,10 @@ def results_frame(table, metrics, deciding, failures):
         columns[name] = table[f"mean_{name}"]
         if f"split0_{name}" in table:
             columns[f"{name}_std"] = table[f"std_{name}"]
+        if f"low_{name}" in table:
+            for column in ("low", "high", "rank_low", "rank_high", "probability_best"):
+                columns[f"{name}_{column}"] = table[f"{column}_{name}"]
+            columns[f"{name}_tied_with_best"] = table[f"tied_with_best_{name}"]
     for name in ("n_features", "n_parameters"):
         columns[name] = pd.array(table[name], dtype="Float64").astype("Int64")
     for name in ("weights", "weights_hash", "pretrained"):

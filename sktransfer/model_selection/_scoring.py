@@ -12,6 +12,7 @@ import numpy as np
 
 from ..metrics import MetricInputs
 from ..utils._sklearn import _safe_indexing
+from ._resampled_scores import resample_scores
 
 __all__ = ["Cell", "ScoringResult", "ScoringTask", "score_features", "score_task"]
 
@@ -67,6 +68,10 @@ class ScoringTask:
         The candidate, for the same metrics.
     source_centroids : ndarray of shape (n_source_classes, n_features) or None
         Mean features of the candidate's source classes, if it tells.
+    resamples : Resamples or None
+        Resamples to score too.
+    sampled : ndarray of int or None
+        The rows in terms of the whole sample; all if None.
     caller : tuple
         Process and thread that made the task.
     """
@@ -83,6 +88,8 @@ class ScoringTask:
     inputs: object = None
     backbone: object = None
     source_centroids: np.ndarray | None = None
+    resamples: object = None
+    sampled: np.ndarray | None = None
     caller: tuple = field(default_factory=lambda: (os.getpid(), threading.get_ident()))
 
 
@@ -100,6 +107,8 @@ class ScoringResult:
         Warnings the metrics gave, without repetition.
     seconds : float
         Time taken.
+    resampled : dict of str to ResampledScores
+        Scores on the resamples by metric, for metrics that have a score.
     """
 
     candidate: int
@@ -107,6 +116,7 @@ class ScoringResult:
     cells: dict
     warnings: list = field(default_factory=list)
     seconds: float = 0.0
+    resampled: dict = field(default_factory=dict)
 
 
 def score_task(task, collect_warnings=None):
@@ -170,6 +180,10 @@ def score_task(task, collect_warnings=None):
         result.cells[name] = cell
         cell.warnings = [(warning.category, str(warning.message)) for warning in caught]
         result.warnings = list(dict.fromkeys([*result.warnings, *cell.warnings]))
+    if task.resamples is not None:
+        scored = {name: m for name, m in task.metrics.items() if result.cells[name].error is None}
+        with collect_warnings():  # they say of every resample what was said of the sample
+            result.resampled = resample_scores(task, task.resamples, scored)
     result.seconds = time.perf_counter() - start
     return result
 

@@ -142,6 +142,8 @@ class Selection:
         Whether the first failure ends the pass.
     keep_candidates : bool
         Whether all fitted candidates are kept, or only the leader.
+    resamples : Resamples or None
+        Resamples on which all candidates are scored too.
     fitted : dict of int to transformer
         The fitted candidates that are kept.
     leader : CandidateRun or None
@@ -162,6 +164,7 @@ class Selection:
     n_jobs: int | None = None
     raise_errors: bool = False
     keep_candidates: bool = True
+    resamples: object = None
     fitted: dict = field(default_factory=dict)
     leader: CandidateRun | None = None
     _running: dict = field(default_factory=dict)
@@ -233,7 +236,8 @@ class Selection:
             self.results.describe(index, fitted, extraction.features.shape[1])
             self._running[index] = CandidateRun(index, fitted, extraction, len(self.splits))
             task = None
-            for split, rows in enumerate(self.splits):
+            for split, sampled in enumerate(self.splits):
+                rows = sampled
                 X, y, sample_weights = self.extractor.X, self.y, self.sample_weights
                 if rows is not None and not stateless:
                     run = self._extract(index, split, rows=rows)
@@ -255,6 +259,8 @@ class Selection:
                     rows=rows,
                     keep=keep,
                     source_centroids=getattr(fitted, "source_centroids", None),
+                    resamples=self.resamples,
+                    sampled=sampled,
                 )
                 if inside:
                     self._look_inside(replace(task, metrics=inside, inputs=X, backbone=fitted))

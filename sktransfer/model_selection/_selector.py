@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -12,15 +12,22 @@ from ..backbones._store import FeatureStore
 from ..utils._sklearn import (
     CallbackSupportMixin,
     HasMethods,
+    Interval,
     StrOptions,
     _fit_context,
 )
 from ._best_candidate import BestCandidateMixin
 from ._composition import CandidateComposition
 from ._metric_collection import deciding_metric, validated_metrics, with_one_seed
+from ._resampled_scores import plan_resamples
 from ._results import SelectionResults
 from ._scoring import score_features
 from ._selection import Progress, Selection
+from ._selection_uncertainty import (
+    selection_uncertainties,
+    uncertainty_columns,
+    uncertainty_warnings,
+)
 
 __all__ = ["TransferabilitySelector"]
 
@@ -80,6 +87,20 @@ class TransferabilitySelector(
         ``"raise"`` lets the error through.
     keep_candidates : bool, default=True
         Whether ``candidates_`` keeps all fitted candidates or, to save memory, only the best.
+    n_resamples : int, default=0
+        On how many resamples of the rows to score all candidates again, for ``uncertainty_``; 0
+        for none. With a level of 0.95 at least 40 are needed, and 200 are enough. Features that
+        were extracted are scored, and nothing is run or fitted again. Not available for metrics
+        that look into the network.
+    level : float, default=0.95
+        Level of the intervals, and of the set of candidates that may be the best.
+    resampling : {"auto", "dirichlet", "half"}, default="auto"
+        How to resample: random weights of the rows, from a flat Dirichlet distribution, or halves
+        of the rows, of each class. "auto" takes weights for metrics that have a definition for
+        them. See the :ref:`User Guide <uncertainty>` for why rows are not drawn with replacement.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the resamples. The order of the rows doesn't matter if their content can be told:
+        that of arrays and of names of files.
 
     Attributes
     ----------
@@ -115,7 +136,9 @@ class TransferabilitySelector(
         candidate tells (else NaN); ``weights``, ``weights_hash`` and ``pretrained``, which weights
         a network has and whether they are trained (None where it isn't known); ``from_store`` and
         ``rows_extracted``, whether a store had the features and how many rows were run;
-        ``extraction_time`` and ``scoring_time`` in seconds.
+        ``extraction_time`` and ``scoring_time`` in seconds. With `n_resamples` for each metric also
+        ``low_<metric>`` and ``high_<metric>``, ``rank_low_<metric>`` and ``rank_high_<metric>``,
+        ``probability_best_<metric>``, ``tied_with_best_<metric>`` and ``n_undefined_<metric>``.
     failures_ : dict of str to dict of str to str
         For each candidate with a score of NaN, the reason by metric. Empty if all went well.
     split_failures_ : dict of str to dict of int to str
@@ -123,6 +146,12 @@ class TransferabilitySelector(
         out of mean and spread for all candidates alike.
     warnings_ : dict of str to list of str
         What the metrics warned of, for each candidate that caused a warning.
+    uncertainty_ : dict of str to :class:`~sktransfer.evaluation.SelectionUncertainty`
+        For every metric, the intervals of scores and ranks; empty without `n_resamples`.
+    tied_with_best_ : list of str
+        The candidates that can't be told apart from the best by the deciding metric: the one with
+        the highest expected score over fresh samples of this size is among them with a probability
+        of about `level`. Only with `n_resamples`.
     n_splits_ : int
         Number of splits, 1 without `cv`.
     n_features_in_ : int
@@ -168,6 +197,10 @@ class TransferabilitySelector(
         "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "error_score": [StrOptions({"raise"}), "nan"],
         "keep_candidates": ["boolean"],
+        "n_resamples": [Interval(Integral, 0, None, closed="left")],
+        "level": [Interval(Real, 0, 1, closed="neither")],
+        "resampling": [str],
+        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -181,6 +214,10 @@ class TransferabilitySelector(
         memory=None,
         error_score=np.nan,
         keep_candidates=True,
+        n_resamples=0,
+        level=0.95,
+        resampling="auto",
+        random_state=0,
     ):
         self.candidates = candidates
         self.metric = metric
@@ -190,6 +227,10 @@ class TransferabilitySelector(
         self.memory = memory
         self.error_score = error_score
         self.keep_candidates = keep_candidates
+        self.n_resamples = n_resamples
+        self.level = level
+        self.resampling = resampling
+        self.random_state = random_state
 
     @_fit_context(
         # candidates and metrics are not validated yet
@@ -242,6 +283,7 @@ class TransferabilitySelector(
         metrics = validated_metrics(self.metric)
         deciding = deciding_metric(metrics, self.refit)
         prepared = self._prepare(X, y, fit_params, method, candidates, metrics)
+        prepared["resamples"] = plan_resamples(self, metrics, X, prepared["y"])
         metrics = with_one_seed(metrics)
 
         context = self._init_callback_context(
@@ -276,7 +318,8 @@ class TransferabilitySelector(
         if cells[deciding].error is not None:  # on all samples, though not in the splits
             raise cells[deciding].error
         self._store(results, selection, best, deciding, cells)
-        for message, category in results.warnings_to_give():
+        given = uncertainty_warnings(self.uncertainty_, results)
+        for message, category in [*results.warnings_to_give(), *given]:
             # the frames between: this method, fit, and the wrapper that _fit_context makes
             warnings.warn(message, category, stacklevel=4)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
@@ -293,6 +336,13 @@ class TransferabilitySelector(
         self.ranking_ = dict(zip(names, map(int, results.rank[deciding]), strict=True))
         self.refit_metric_ = deciding
         self.n_splits_ = len(selection.splits)
+        self.uncertainty_ = selection_uncertainties(
+            results, selection.resamples, self.level, selection.y
+        )
+        self.cv_results_.update(uncertainty_columns(self.uncertainty_))
+        self.__dict__.pop("tied_with_best_", None)
+        if self.uncertainty_:
+            self.tied_with_best_ = list(self.uncertainty_[deciding].tied_with_best)
         self.best_index_ = best.index
         self.best_name_ = names[best.index]
         self.best_score_ = self.scores_[self.best_name_]

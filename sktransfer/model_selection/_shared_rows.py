@@ -29,7 +29,7 @@ def shared_between_groups(X, codes):
         Numbers of rows that equal an earlier one of another group, with that earlier one. Rows in
         which all values are equal, such as black images, say nothing and are left out.
     """
-    rows = _comparable(X, len(codes))
+    rows = comparable_rows(X, len(codes))
     if rows is None:
         return np.empty((0, 2), dtype=np.intp)
     if rows.ndim == 1:
@@ -50,7 +50,7 @@ def shared_between_groups(X, codes):
     return np.array(shared, dtype=np.intp).reshape(-1, 2)
 
 
-def _comparable(X, n_rows):
+def comparable_rows(X, n_rows):
     """Give an array whose rows have bytes to compare, or one of strings; None for anything else."""
     if isinstance(X, list | tuple):
         # Lists of Pillow images and the like would be decoded as a whole.

@@ -1,0 +1,143 @@
+"""From scores on resamples to what a selection says of its uncertainty."""
+
+import numpy as np
+
+from ..evaluation import selection_uncertainty
+from ..exceptions import UndefinedResamplesWarning
+from ._metric_collection import is_relative_to_pool
+from ._results import joined
+
+__all__ = ["selection_uncertainties", "uncertainty_columns", "uncertainty_warnings"]
+
+
+def selection_uncertainties(results, resamples, level, y):
+    """Find the uncertainty of a selection by each of its metrics.
+
+    Parameters
+    ----------
+    results : SelectionResults
+        The finished results.
+    resamples : Resamples or None
+        The resamples.
+    level : float
+        Level of intervals and sets.
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The target.
+
+    Returns
+    -------
+    uncertainties : dict of str to SelectionUncertainty
+        By metric; metrics without any score are left out. Empty without resamples.
+    """
+    if resamples is None:
+        return {}
+    return {
+        name: selection_uncertainty(
+            results.mean[name],
+            _resampled_means(results, name, resamples.n_resamples),
+            names=results.candidates,
+            level=level,
+            n_samples=len(y),
+            scale=resamples.scale(resamples.schemes[name]),
+            bounds=getattr(metric, "bounds", (-np.inf, np.inf)),
+            scheme=resamples.schemes[name],
+        )
+        for name, metric in results.metrics.items()
+        if np.isfinite(results.mean[name]).any()
+    }
+
+
+def _resampled_means(results, name, n_resamples):
+    """Means over the usable splits, of shape (n_resamples, n_candidates)."""
+    metric, cells = results.metrics[name], results.resampled[name]
+    splits = [s for s in range(results.n_splits or 1) if s not in results.unusable_splits[name]]
+    values = np.full((len(splits), n_resamples, len(results.candidates)), np.nan)
+    for place, split in enumerate(splits):
+        here = {
+            candidate: cells[candidate, split]
+            for candidate in range(len(results.candidates))
+            if (candidate, split) in cells
+        }
+        if is_relative_to_pool(metric):
+            values[place] = _combined(metric, here, n_resamples, len(results.candidates))
+        else:
+            for candidate, resampled in here.items():
+                values[place, :, candidate] = resampled.values
+    return values.mean(axis=0)
+
+
+def _combined(metric, resampled, n_resamples, n_candidates):
+    """Combine the parts of all candidates, resample by resample."""
+    rows = np.full((n_resamples, n_candidates), np.nan)
+    for number in range(n_resamples):
+        pool = [None] * n_candidates
+        for candidate, scores in resampled.items():
+            pool[candidate] = scores.fitted[number]
+        if any(fitted is not None for fitted in pool):
+            rows[number] = type(metric).pool_scores(pool)
+    return rows
+
+
+def uncertainty_columns(uncertainties):
+    """Bring the uncertainties into columns of the table of a selection.
+
+    Parameters
+    ----------
+    uncertainties : dict of str to SelectionUncertainty
+        By metric.
+
+    Returns
+    -------
+    columns : dict of str to ndarray of shape (n_candidates,)
+        As in the attribute ``cv_results_`` of the selector.
+    """
+    columns = {}
+    for name, found in uncertainties.items():
+        columns[f"low_{name}"], columns[f"high_{name}"] = found.score_interval.T.copy()
+        columns[f"rank_low_{name}"], columns[f"rank_high_{name}"] = found.rank_interval.T.copy()
+        columns[f"probability_best_{name}"] = found.probability_best
+        columns[f"tied_with_best_{name}"] = np.isin(found.names, found.tied_with_best)
+        columns[f"n_undefined_{name}"] = found.n_undefined
+    return columns
+
+
+def uncertainty_warnings(uncertainties, results):
+    """Say which candidates have no score on some resamples, and why.
+
+    Parameters
+    ----------
+    uncertainties : dict of str to SelectionUncertainty
+        By metric.
+    results : SelectionResults
+        The results, which have the reasons.
+
+    Returns
+    -------
+    warnings : list of (str, category)
+        Messages and their kind.
+    """
+    given = []
+    for metric, found in uncertainties.items():
+        lacking = {}
+        for index, name in enumerate(found.names):
+            n_undefined = found.n_undefined[index]
+            if n_undefined and not np.isnan(found.scores[index]):
+                reasons = [
+                    resampled.reason
+                    for (candidate, _), resampled in results.resampled[metric].items()
+                    if candidate == index and resampled.reason
+                ]
+                reason = reasons[0] if reasons else "The score is NaN."
+                lacking.setdefault((int(n_undefined), reason), []).append(repr(name))
+        for (n_undefined, reason), names in lacking.items():
+            subject = f"Candidate {names[0]} has"
+            if len(names) > 1:
+                subject = f"Candidates {joined(names)} have"
+            given.append(
+                (
+                    f"{subject} no score by {metric!r} on {n_undefined} of {found.n_resamples} "
+                    f"resamples: {reason}",
+                    UndefinedResamplesWarning,
+                )
+            )
+    return given
