@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from ..evaluation._uncertainty import fewest_resamples
-from ..metrics import MetricInputs
+from ..metrics import LogME, MetricInputs
+from ..metrics._quick_evidence import quick_score
 from ._metric_collection import is_relative_to_pool, needs_network
 from ._results import reason_of
 from ._shared_rows import comparable_rows
@@ -153,12 +155,17 @@ class ResampledScores:
     def score(self, number, inputs, metric):
         """Score one resample; an error is no score, and its reason is kept."""
         try:
-            fitted = inputs.fit(metric)
+            if type(metric) is LogME:
+                inputs.require(metric)
+                score = quick_score(metric, inputs._shared_moments(metric))
+            else:
+                fitted = inputs.fit(metric)
+                score = fitted.score_
         except Exception as error:
             self.reason = self.reason or reason_of(error)
             return
-        self.values[number] = fitted.score_
-        if np.isnan(self.values[number]):
+        self.values[number] = score
+        if np.isnan(score):
             self.reason = self.reason or "The score is NaN."
         elif self.fitted:
             self.fitted[number] = _without_large_parts(fitted)
@@ -300,6 +307,7 @@ def resample_scores(task, resamples, metrics):
     features, probabilities, y = (
         select(array, task.rows) for array in (task.features, task.probabilities, task.y)
     )
+    metrics = {name: _without_chance(metric) for name, metric in metrics.items()}
     own_weights = {name: select(task.sample_weights.get(name), task.rows) for name in task.metrics}
     for number in range(resamples.n_resamples):
         drawn = select(resamples.weights(number), task.sampled)
@@ -324,6 +332,14 @@ def resample_scores(task, resamples, metrics):
                 )
             resampled[name].score(number, inputs[key], metric)
     return resampled
+
+
+def _without_chance(metric):
+    """Spare the scores of permuted labels, which only tell what chance gives."""
+    own = type(metric).__module__.partition(".")[0] == __name__.partition(".")[0]
+    if own and "n_permutations" in metric.get_params(deep=False):
+        return clone(metric).set_params(n_permutations=0)
+    return metric
 
 
 def _without_large_parts(fitted):
