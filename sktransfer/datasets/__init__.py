@@ -1,5 +1,6 @@
 """The bundled tiny zoo, targets for it, references, and loaders for your own data."""
 
+from sktransfer.datasets._decision_calibrations import load_decision_calibration
 from sktransfer.datasets._digits import load_digits_target
 from sktransfer.datasets._image_files import check_image_files
 from sktransfer.datasets._loaders import load_image_folder
@@ -17,6 +18,7 @@ __all__ = [
     "TinyBenchmark",
     "check_image_files",
     "find_medmnist_targets",
+    "load_decision_calibration",
     "load_digits_target",
     "load_image_folder",
     "load_medmnist_reference",
