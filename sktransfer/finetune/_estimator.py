@@ -15,6 +15,7 @@ from sktransfer.backbones._datasets import is_dataset
 from sktransfer.backbones._images import input_kind
 from sktransfer.backbones._prefetch import iter_batches
 from sktransfer.backbones._recording import plain_inference
+from sktransfer.backbones._scratch import start_from_scratch
 from sktransfer.datasets import load_torch_dataset
 from sktransfer.exceptions import NotConvergedWarning, NoValidationPartWarning
 from sktransfer.finetune._callbacks import KeepBest, LearningRates, Report, Stages
@@ -22,7 +23,6 @@ from sktransfer.finetune._module import FineTuneModule
 from sktransfer.finetune._net import derived_seed
 from sktransfer.finetune._network import undisturbed
 from sktransfer.finetune._rows import LabelledRows, kept_in_memory, validation_rows
-from sktransfer.finetune._scratch import start_from_scratch
 from sktransfer.finetune._sources import is_network, make_source
 from sktransfer.metrics._statistics import drawn_seed
 from sktransfer.utils._sklearn import (

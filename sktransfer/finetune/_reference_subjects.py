@@ -7,15 +7,15 @@ from hashlib import sha256
 import numpy as np
 import torch
 from sklearn.base import clone
-from torch import nn
 
 from sktransfer.backbones._prefetch import iter_batches
 from sktransfer.backbones._provenance import architecture_digest, weights_hash
+from sktransfer.backbones._scratch import start_from_scratch
 from sktransfer.backbones._store_candidate import files_of
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_hashing import combine
+from sktransfer.backbones._untrained import without_classifier
 from sktransfer.finetune._reference_task import in_turn, inner_estimator
-from sktransfer.finetune._scratch import start_from_scratch
 from sktransfer.finetune._sources import is_network, make_source
 
 __all__ = ["SCRATCH", "Field", "Subject", "describe_all", "scratch_backbone"]
@@ -23,8 +23,6 @@ __all__ = ["SCRATCH", "Field", "Subject", "describe_all", "scratch_backbone"]
 #: How the names of rows begin whose weights were random.
 SCRATCH = "from scratch: "
 
-# Attributes in which networks keep the number of their source classes.
-_CLASS_COUNTS = ("num_classes", "n_classes", "num_labels")
 _CALLER = "reference_ranking"
 # Architectures are compared by the weights that this seed gives. Nobody is likely to have drawn
 # the candidate itself by it: weights that come out as they were seem not to have been drawn.
@@ -172,7 +170,8 @@ def _describe_scratch(name, fitted, task, failures):
         twin = Subject(f"{SCRATCH}{kind} of {name}", True, "")
         failures[twin.name] = f"{type(error).__name__}: {error}"
         return twin
-    n_parameters = sum(parameter.numel() for parameter in fitted.module_.parameters())
+    with without_classifier(fitted) as module:
+        n_parameters = sum(parameter.numel() for parameter in module.parameters())
     return Subject(f"{SCRATCH}{kind}-{identity[:6]}", True, identity, n_parameters=n_parameters)
 
 
@@ -197,21 +196,17 @@ def _scratch_identity(fitted):
     the network was pretrained on.
     """
     start_from_scratch(fitted, _COMPARED_SEED)
-    module, classifier = fitted.module_, fitted.classifier_layer_
-    if classifier and classifier not in {point.layer for point in fitted._points}:
-        module.set_submodule(classifier, nn.Identity())
-        for name in set(_CLASS_COUNTS) & vars(module).keys():
-            delattr(module, name)
     preprocessing = None
     if fitted._input_kind != "vectors":
         preprocessing = replace(fitted._make_preprocessing(), mean=(0.0,), std=(1.0,)).digest()
-    content = (
-        architecture_digest(module),
-        weights_hash(module),
-        [repr(point) for point in fitted._points],
-        preprocessing,
-        str(fitted._dtype),
-    )
+    with without_classifier(fitted) as module:
+        content = (
+            architecture_digest(module),
+            weights_hash(module),
+            [repr(point) for point in fitted._points],
+            preprocessing,
+            str(fitted._dtype),
+        )
     return sha256(repr(content).encode()).hexdigest()
 
 

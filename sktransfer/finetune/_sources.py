@@ -7,11 +7,11 @@ import torch
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from torch import nn
 
 from sktransfer.backbones._base import BaseTorchBackbone
 from sktransfer.backbones._network_input import resolve_device
+from sktransfer.backbones._untrained import unwrapped
 from sktransfer.finetune._rows import TensorRows
 
 __all__ = ["NetworkSource", "TransformerSource", "is_network", "make_source", "unwrapped"]
@@ -76,29 +76,6 @@ def is_network(backbone):
         Whether its weights can be trained.
     """
     return isinstance(unwrapped(backbone), BaseTorchBackbone)
-
-
-def unwrapped(backbone):
-    """Take a backbone out of what only wraps it.
-
-    Parameters
-    ----------
-    backbone : estimator
-        The backbone.
-
-    Returns
-    -------
-    backbone : estimator
-        The torch backbone, if there is one.
-    """
-    while not isinstance(backbone, BaseTorchBackbone):
-        if isinstance(backbone, FrozenEstimator):
-            backbone = backbone.estimator
-        elif isinstance(backbone, Pipeline) and len(backbone) == 1:
-            backbone = backbone[-1]
-        else:
-            break
-    return backbone
 
 
 class NetworkSource:
