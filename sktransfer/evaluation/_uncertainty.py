@@ -222,9 +222,8 @@ def selection_uncertainty(
     n_undefined = (~defined).sum(axis=0)
     resolved = known & (2 * n_undefined < len(resampled))
     draws = _centred(resampled, defined, resolved, scale)
-    with np.errstate(invalid="ignore"):
-        error = np.sqrt(np.nanmean(draws**2, axis=0, where=resolved, keepdims=True))[0]
-    error = np.where(resolved, error, np.where(known, np.inf, np.nan))
+    error = np.where(known, np.inf, np.nan)
+    error[resolved] = np.sqrt(np.nanmean(draws[:, resolved] ** 2, axis=0))
 
     heavier = _heavier_tail(level, n_samples)
     reach = ndtri((1 + level) / 2) * _heavier_tail((1 + level) / 2, n_samples)
@@ -332,7 +331,8 @@ def _comparisons(scores, draws, known, resolved, level, heavier):
         error[constant] = 1.0
         drawn[:, constant] = 0.0
         standard = np.nan_to_num(drawn / error)
-        distance = np.where(constant & (ahead != 0), np.sign(ahead) * np.inf, ahead / error)
+        distance = ahead / error
+        distance[constant & (ahead != 0)] *= np.inf
         one_sided = heavier * _quantile(standard.max(axis=1), level)
         two_sided = heavier * _quantile(np.abs(standard).max(axis=1), level)
         tied[candidate] = distance.max() <= max(one_sided, 0.0)

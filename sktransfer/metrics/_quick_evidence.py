@@ -12,9 +12,11 @@ from ._profiled_evidence import ProfiledEvidence
 
 _STEP = 1.0
 _MOST_ROUNDS = 64
-# In log(tau). The evidence is flat at the top, unless the bound of the noise variance makes an edge.
-_PRECISION = 1e-9
+# In log(tau). The evidence is flat at the top unless the bound of the noise makes an edge there.
+_PRECISION = 1e-8
 _FLAT = 1e-13
+# How close to an edge its sides are looked at.
+_BESIDE = 1e-9
 
 
 def quick_score(metric, moments):
@@ -78,8 +80,41 @@ def _climb(evidence, outputs, best):
     chord = np.maximum(value[of, at], value[of, at + 1])
     kept = chord + 2 * np.maximum(roof - chord, 0) >= best[outputs[of]]
     of, left, right, rise, fall = (part[kept] for part in (of, left, right, rise, fall))
+    _climb_edges(evidence, outputs[of], left, right, rise, fall, best)
     u = _zero(lambda u: evidence.slope(u, outputs[of]), left, right, rise, fall)
     np.maximum.at(best, outputs[of], evidence(u, outputs[of])[0])
+
+
+def _climb_edges(evidence, output, left, right, rise, fall, best):
+    """Visit the edges where the noise variance leaves its lower bound, which may be tops.
+
+    The slope jumps there; intervals are cut to the side that holds the top, in place.
+    """
+
+    def above_floor(u, output):
+        return np.log(evidence.solve(u, output)["energy"] / evidence.floor[output])
+
+    at_left, at_right = above_floor(left, output), above_floor(right, output)
+    edged = np.flatnonzero((at_left < 0) & (at_right > 0))
+    if not len(edged):
+        return
+    which = output[edged]
+    u = _zero(
+        lambda u: -above_floor(u, which),
+        left[edged],
+        right[edged],
+        -at_left[edged],
+        -at_right[edged],
+    )
+    np.maximum.at(best, which, evidence(u, which)[0])
+    for side in (-_BESIDE, _BESIDE):
+        beside = u + side
+        slope = evidence.slope(beside, which)
+        inside = (left[edged] < beside) & (beside < right[edged])
+        to_right = edged[inside & (slope > 0)]
+        left[to_right], rise[to_right] = beside[inside & (slope > 0)], slope[inside & (slope > 0)]
+        to_left = edged[inside & (slope <= 0)]
+        right[to_left], fall[to_left] = beside[inside & (slope <= 0)], slope[inside & (slope <= 0)]
 
 
 def _zero(function, left, right, at_left, at_right):
@@ -87,6 +122,8 @@ def _zero(function, left, right, at_left, at_right):
     left, right, at_left, at_right = (part.copy() for part in (left, right, at_left, at_right))
     u = right
     for _ in range(_MOST_ROUNDS):
+        if (right - left <= _PRECISION).all():
+            break
         last, u = u, left + (right - left) * at_left / (at_left - at_right)
         at_u = function(u)
         if ((np.abs(u - last) <= _PRECISION) | (np.abs(at_u) <= _FLAT)).all():
