@@ -87,20 +87,27 @@ def deciding_metric(metrics, refit):
     metrics : dict of str to metric
         The metrics.
     refit : str or None
-        The parameter of this name; None is the first metric.
+        The parameter of this name; None is the first metric, "consensus" all of them together.
 
     Returns
     -------
     name : str
-        The metric's name.
+        The metric's name, or "consensus".
 
     Raises
     ------
     ValueError
-        If there is no such metric.
+        If there is no such metric, or a single one for a consensus.
     """
     if refit is None:
         return next(iter(metrics))
+    if refit == "consensus" and refit not in metrics:
+        if len(metrics) < 2:
+            raise ValueError(
+                "refit='consensus' needs two metrics or more. Got the metric "
+                f"{next(iter(metrics))!r} alone."
+            )
+        return refit
     if refit not in metrics:
         raise ValueError(
             f"'refit' must name one of the metrics, {list(metrics)!r}. Got {refit!r} instead."

@@ -4,6 +4,8 @@ import numpy as np
 
 from ..evaluation import competition_ranks
 from ..exceptions import CandidateFailedWarning
+from ._baselines import BaselinePlan, BaselineResults
+from ._consensus_choice import add_consensus, running_consensus
 from ._metric_collection import is_relative_to_pool
 
 __all__ = ["SelectionResults", "grouped_reasons", "joined", "reason_of", "results_frame"]
@@ -59,9 +61,13 @@ class SelectionResults:
         The metrics.
     n_splits : int or None
         Number of splits; None if all data are scored at once.
+    plan : BaselinePlan, default=None
+        Baselines to compute beside the metrics; none if None.
+    consensus_options : dict, default=None
+        How to combine the metrics; they are not combined if None.
     """
 
-    def __init__(self, candidates, metrics, n_splits):
+    def __init__(self, candidates, metrics, n_splits, plan=None, consensus_options=None):
         self.candidates = list(candidates)
         self.metrics = metrics
         self.n_splits = n_splits
@@ -73,7 +79,9 @@ class SelectionResults:
             if is_relative_to_pool(metric)
         }
         self.errors = {name: {} for name in metrics}
+        self.consensus_options, self.consensus = consensus_options, None
         self.resampled = {name: {} for name in metrics}
+        self.baselines = BaselineResults(plan or BaselinePlan(), self.candidates, shape[1])
         self.warnings = {name: [] for name in self.candidates}
         self.n_features = np.full(shape[0], np.nan)
         self.n_parameters = np.full(shape[0], np.nan)
@@ -97,6 +105,7 @@ class SelectionResults:
         n_features : int
             Width of its features.
         """
+        self.baselines.describe(candidate, fitted, n_features)
         self.n_features[candidate] = n_features
         self.n_parameters[candidate] = getattr(fitted, "n_parameters_", np.nan)
         self.weights[candidate] = getattr(fitted, "weights_", None)
@@ -117,6 +126,7 @@ class SelectionResults:
                 self.errors[name][result.candidate, result.split] = cell.error
             if name in self.fitted:
                 self.fitted[name][result.candidate, result.split] = cell.metric
+        self.baselines.add(result)
         for name, resampled in result.resampled.items():
             self.resampled[name][result.candidate, result.split] = resampled
         self.scoring_time[result.candidate] += result.seconds
@@ -167,6 +177,8 @@ class SelectionResults:
         mean : float
             NaN without any score.
         """
+        if metric not in self.scores:
+            return running_consensus(self, candidate)
         scores = self.scores[metric][candidate]
         scores = scores[~np.isnan(scores)]
         return scores.mean() if scores.size else np.nan
@@ -192,6 +204,8 @@ class SelectionResults:
                     else scores[:, usable].std(axis=1)
                 )
             self.rank[name] = competition_ranks(self.mean[name])
+        if self.consensus_options is not None:
+            add_consensus(self)
 
     def _combine_pools(self):
         for name, fitted in self.fitted.items():
@@ -335,10 +349,10 @@ class SelectionResults:
             The columns, as in the attribute ``cv_results_`` of the selector.
         """
         table = {"candidate": np.array(self.candidates, dtype=object)}
-        for name, scores in self.scores.items():
-            if self.n_splits is not None:
+        for name in self.mean:
+            if self.n_splits is not None and name in self.scores:
                 for split in range(self.n_splits):
-                    table[f"split{split}_{name}"] = scores[:, split].copy()
+                    table[f"split{split}_{name}"] = self.scores[name][:, split].copy()
             table[f"mean_{name}"] = self.mean[name]
             table[f"std_{name}"] = self.std[name]
             table[f"rank_{name}"] = self.rank[name]

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..metrics import MetricInputs
 from ..utils._sklearn import _safe_indexing
+from ._baselines import score_baselines
 from ._resampled_scores import resample_scores
 
 __all__ = ["Cell", "ScoringResult", "ScoringTask", "score_features", "score_task"]
@@ -33,6 +34,8 @@ class Cell:
         Time taken. The first metric that needs a decomposition pays for those that share it.
     warnings : list of (category, str)
         Warnings the metric gave.
+    saturated : bool
+        Whether the metric says that its score carries no information.
     """
 
     score: float = np.nan
@@ -40,6 +43,7 @@ class Cell:
     metric: object = None
     seconds: float = 0.0
     warnings: list = field(default_factory=list)
+    saturated: bool = False
 
 
 @dataclass
@@ -72,6 +76,8 @@ class ScoringTask:
         Resamples to score too.
     sampled : ndarray of int or None
         The rows in terms of the whole sample; all if None.
+    baselines : dict of str to metric
+        What to score beside the metrics, for comparison.
     caller : tuple
         Process and thread that made the task.
     """
@@ -90,6 +96,7 @@ class ScoringTask:
     source_centroids: np.ndarray | None = None
     resamples: object = None
     sampled: np.ndarray | None = None
+    baselines: dict = field(default_factory=dict)
     caller: tuple = field(default_factory=lambda: (os.getpid(), threading.get_ident()))
 
 
@@ -109,6 +116,8 @@ class ScoringResult:
         Time taken.
     resampled : dict of str to ResampledScores
         Scores on the resamples by metric, for metrics that have a score.
+    baselines : dict of str to (float, str or None)
+        Scores of the baselines, with the reason where there is none.
     """
 
     candidate: int
@@ -117,6 +126,7 @@ class ScoringResult:
     warnings: list = field(default_factory=list)
     seconds: float = 0.0
     resampled: dict = field(default_factory=dict)
+    baselines: dict = field(default_factory=dict)
 
 
 def score_task(task, collect_warnings=None):
@@ -168,7 +178,8 @@ def score_task(task, collect_warnings=None):
                         backbone=task.backbone,
                     )
                 fitted = shared.fit(metric)
-                cell = Cell(float(fitted.score_))
+                saturated = bool(getattr(fitted, "saturated_", False))
+                cell = Cell(float(fitted.score_), saturated=saturated)
                 if name in task.keep:
                     cell.metric = fitted
                 if np.isnan(cell.score):
@@ -180,6 +191,12 @@ def score_task(task, collect_warnings=None):
         result.cells[name] = cell
         cell.warnings = [(warning.category, str(warning.message)) for warning in caught]
         result.warnings = list(dict.fromkeys([*result.warnings, *cell.warnings]))
+    if task.baselines:
+        shared = inputs.get(id(None)) or MetricInputs(y, features=features)
+        with collect_warnings():  # a baseline warns nobody
+            result.baselines = score_baselines(
+                task.baselines, task.metrics, result.cells, shared, y
+            )
     if task.resamples is not None:
         scored = {name: m for name, m in task.metrics.items() if result.cells[name].error is None}
         with collect_warnings():  # they say of every resample what was said of the sample

@@ -261,10 +261,13 @@ class Selection:
                     source_centroids=getattr(fitted, "source_centroids", None),
                     resamples=self.resamples,
                     sampled=sampled,
+                    baselines=self.results.baselines.plan.metrics,
                 )
                 if inside:
-                    self._look_inside(replace(task, metrics=inside, inputs=X, backbone=fitted))
-                if outside:
+                    self._look_inside(
+                        replace(task, metrics=inside, inputs=X, backbone=fitted, baselines={})
+                    )
+                if outside or task.baselines:
                     yield task
                 else:
                     self._running[index].n_pending -= 1

@@ -16,9 +16,12 @@ from ..utils._sklearn import (
     StrOptions,
     _fit_context,
 )
+from ._baselines import plan_baselines
 from ._best_candidate import BestCandidateMixin
 from ._composition import CandidateComposition
+from ._consensus_choice import consensus_options
 from ._metric_collection import deciding_metric, validated_metrics, with_one_seed
+from ._recommendation import recommend
 from ._resampled_scores import plan_resamples
 from ._results import SelectionResults
 from ._scoring import score_features
@@ -68,6 +71,8 @@ class TransferabilitySelector(
         each training part, and once on all samples.
     refit : str, default=None
         The name of the metric that decides which candidate is the best. The first if None.
+        "consensus" lets all metrics decide together: the mean in nats per sample of LogME and
+        PACTran, which doesn't depend on the other candidates, and the mean rank of any others.
     n_jobs : int, default=None
         Number of processes that compute metrics. Candidates are run one after the other in this
         process, which may own a device. The results don't depend on it; the features of `n_jobs`
@@ -87,6 +92,15 @@ class TransferabilitySelector(
         ``"raise"`` lets the error through.
     keep_candidates : bool, default=True
         Whether ``candidates_`` keeps all fitted candidates or, to save memory, only the best.
+    baselines : "auto", "all", None or list of str, default="auto"
+        Simple rules to compute beside the metric, for ``baseline_scores_`` and ``findings_``:
+        "n_parameters", "n_features" and "source_accuracy", what is known of a candidate; "knn" and
+        "linearprobe", predictions of every sample without itself, from at most 2,000 samples;
+        "untrained_twin", the score by the deciding metric of the same architecture with random
+        weights, for torch backbones; and "random", a random order. A twin takes one more forward
+        pass. "auto" makes that of the best candidate, and all of them where there are at most a
+        quarter as many architectures as candidates; "all" makes them all, and so does a list with
+        this name. None computes none.
     n_resamples : int, default=0
         On how many resamples of the rows to score all candidates again, for ``uncertainty_``; 0
         for none. With a level of 0.95 at least 40 are needed, and 200 are enough. Features that
@@ -125,7 +139,8 @@ class TransferabilitySelector(
     refit_metric_ : str
         Name of the deciding metric.
     metric_ : metric
-        The deciding metric, fitted on the features of the best candidate on all samples.
+        The deciding metric, fitted on the features of the best candidate on all samples; None for
+        a consensus.
     metrics_ : dict of str to metric
         All metrics, fitted likewise; one that doesn't apply to the best candidate is left out.
     cv_results_ : dict of str to ndarray of shape (n_candidates,)
@@ -146,6 +161,19 @@ class TransferabilitySelector(
         out of mean and spread for all candidates alike.
     warnings_ : dict of str to list of str
         What the metrics warned of, for each candidate that caused a warning.
+    baseline_scores_ : dict of str to dict of str to float
+        For every baseline, the score of each candidate; NaN where it has none.
+    findings_ : list of str
+        What baselines and uncertainty say, in sentences: whether the ranking agrees with plain
+        model size, all candidates are within noise, or the best is not better than its untrained
+        twin.
+    consensus_ : :class:`~sktransfer.evaluation.ConsensusResult`
+        How the metrics were combined, and how the ranking changes without each of them. Only with
+        ``refit="consensus"``.
+    decision_set_ : :class:`~sktransfer.evaluation.DecisionSet` or None
+        The candidates that may be the best after fine-tuning, by a rule calibrated on real
+        fine-tuning, with what it was calibrated on. None without a calibration: it takes a metric
+        with default parameters, classes, no `cv` and no weights.
     uncertainty_ : dict of str to :class:`~sktransfer.evaluation.SelectionUncertainty`
         For every metric, the intervals of scores and ranks; empty without `n_resamples`.
     tied_with_best_ : list of str
@@ -197,6 +225,7 @@ class TransferabilitySelector(
         "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "error_score": [StrOptions({"raise"}), "nan"],
         "keep_candidates": ["boolean"],
+        "baselines": [str, list, tuple, None],
         "n_resamples": [Interval(Integral, 0, None, closed="left")],
         "level": [Interval(Real, 0, 1, closed="neither")],
         "resampling": [str],
@@ -214,6 +243,7 @@ class TransferabilitySelector(
         memory=None,
         error_score=np.nan,
         keep_candidates=True,
+        baselines="auto",
         n_resamples=0,
         level=0.95,
         resampling="auto",
@@ -227,6 +257,7 @@ class TransferabilitySelector(
         self.memory = memory
         self.error_score = error_score
         self.keep_candidates = keep_candidates
+        self.baselines = baselines
         self.n_resamples = n_resamples
         self.level = level
         self.resampling = resampling
@@ -282,6 +313,7 @@ class TransferabilitySelector(
         candidates = self._validate_candidates()
         metrics = validated_metrics(self.metric)
         deciding = deciding_metric(metrics, self.refit)
+        plan = plan_baselines(self.baselines)
         prepared = self._prepare(X, y, fit_params, method, candidates, metrics)
         prepared["resamples"] = plan_resamples(self, metrics, X, prepared["y"])
         metrics = with_one_seed(metrics)
@@ -293,6 +325,8 @@ class TransferabilitySelector(
             [name for name, _ in candidates],
             metrics,
             None if self.cv is None else len(prepared["splits"]),
+            plan,
+            None if deciding in metrics else consensus_options(metrics, prepared["y"]),
         )
         selection = Selection(
             metrics=metrics,
@@ -304,7 +338,7 @@ class TransferabilitySelector(
         )
         selection.run()
         if np.isnan(results.mean[deciding]).all():
-            raise results.all_failed_error(deciding)
+            raise results.all_failed_error(deciding if deciding in metrics else next(iter(metrics)))
 
         best = selection.best(int(np.nanargmax(results.mean[deciding])))
         cells = score_features(
@@ -315,8 +349,11 @@ class TransferabilitySelector(
             inputs=X,
             backbone=best.fitted,
         )
-        if cells[deciding].error is not None:  # on all samples, though not in the splits
-            raise cells[deciding].error
+        failed = [cell.error for cell in cells.values() if cell.error is not None]
+        if deciding in metrics:
+            failed = [cells[deciding].error] if cells[deciding].error is not None else []
+        if failed and (deciding in metrics or len(failed) == len(cells)):
+            raise failed[0]  # on all samples, though not in the splits
         self._store(results, selection, best, deciding, cells)
         given = uncertainty_warnings(self.uncertainty_, results)
         for message, category in [*results.warnings_to_give(), *given]:
@@ -351,7 +388,7 @@ class TransferabilitySelector(
             **{names[index]: fitted for index, fitted in sorted(selection.fitted.items())}
         )
         self.metrics_ = {name: cell.metric for name, cell in cells.items() if cell.error is None}
-        self.metric_ = self.metrics_[deciding]
+        self.metric_ = self.metrics_.get(deciding)
         self.failures_ = results.failures()
         self.split_failures_ = {
             metric: reasons
@@ -363,6 +400,7 @@ class TransferabilitySelector(
             for name, said in results.warnings.items()
             if said
         }
+        recommend(self, selection)
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(self.best_estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.best_estimator_.feature_names_in_
