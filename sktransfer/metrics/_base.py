@@ -9,12 +9,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..exceptions import UninformativeScoreWarning
 from ..utils._announce import announce
 from ..utils._sklearn import (
+    StrOptions,
     _check_feature_names,
     _check_n_features,
     _fit_context,
 )
 from ..utils._target import as_target_array, check_weights, encode_target
 from ._moments import FeatureMoments
+
+# What the parameter `class_weight` of a metric may be.
+CLASS_WEIGHT = [dict, StrOptions({"balanced"}), None]
 
 
 class TransferabilityMetric(BaseEstimator):
@@ -102,7 +106,14 @@ class TransferabilityMetric(BaseEstimator):
             name=type(self).__name__,
             task=task or getattr(self, "task", "auto"),
         )
-        return check_weights(sample_weight, X, target, relative=relative_weights)
+        return check_weights(
+            sample_weight,
+            X,
+            target,
+            relative=relative_weights,
+            class_weight=getattr(self, "class_weight", None),
+            name=type(self).__name__,
+        )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
@@ -216,7 +227,12 @@ class TransferabilityMetric(BaseEstimator):
 
 
 class WeightedMetric(TransferabilityMetric):
-    """A metric whose definition takes sample weights."""
+    """A metric whose definition takes sample weights.
+
+    A subclass with a parameter ``class_weight`` (a dict of label to weight, "balanced" or None)
+    needs no more for it: the weights of the samples that it receives are multiplied by those of
+    their classes. "balanced" weighs all classes the same in total, sample weights included.
+    """
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None):
@@ -229,7 +245,8 @@ class WeightedMetric(TransferabilityMetric):
         y : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_outputs)
             The target. Only the partition that labels make matters, not their names.
         sample_weight : array-like of shape (n_samples,), default=None
-            Relative weights, normalised to sum to the number of samples of positive weight.
+            Relative weights, normalised to sum to the number of samples of positive weight. A
+            sample of weight 0 counts as absent. Multiplied by `class_weight`.
 
         Returns
         -------
@@ -316,6 +333,16 @@ class MomentMetric(WeightedMetric):
         self : object
             The fitted metric.
         """
+        if getattr(self, "class_weight", None) is not None:
+            raise ValueError(
+                f"fit_moments of {type(self).__name__} can't apply class_weight: moments hold the "
+                "weights they were gathered with. Gather them with the product of sample and class "
+                "weights, and leave class_weight=None."
+            )
+        return self._fit_gathered(moments)
+
+    def _fit_gathered(self, moments):
+        """Fit to moments that hold the weights of the classes already."""
         if moments.task not in self.tasks:
             raise ValueError(
                 f"{type(self).__name__} is defined for {' and '.join(self.tasks)} targets; "
@@ -352,6 +379,12 @@ class MomentMetric(WeightedMetric):
         self : object
             The metric, with the batch added.
         """
+        if isinstance(getattr(self, "class_weight", None), str):
+            raise ValueError(
+                f"partial_fit of {type(self).__name__} can't balance classes that it has not seen "
+                "yet: class_weight must be None or a dict of label to weight; got "
+                f"{self.class_weight!r}."
+            )
         first = "moments_" not in self.__dict__
         X, target, sample_weight = self._validate(
             X,

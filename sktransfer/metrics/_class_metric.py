@@ -7,7 +7,7 @@ from ..utils._target import Target
 from ._base import MomentMetric, RowMetric
 from ._class_parts import RowsByClass
 from ._moments import FeatureMoments
-from ._permutations import Chance, permuted_labels, scores_until_sure
+from ._permutations import Chance, permuted_targets, scores_until_sure
 
 
 class ClassMomentMetric(MomentMetric, RowMetric):
@@ -71,16 +71,18 @@ class ClassMomentMetric(MomentMetric, RowMetric):
             return None
         features = rows.X if features is None else features
         classes = np.arange(len(rows.target.classes))
-        permuted = permuted_labels(rows.X, rows.target.codes, self.seed_, n_permutations)
+        permuted = permuted_targets(
+            rows.X, rows.target.codes, rows.sample_weight, self.seed_, n_permutations
+        )
         draws = (
             score_of(
                 RowsByClass(
                     features,
                     Target("classification", classes=classes, codes=codes),
-                    rows.sample_weight,
+                    sample_weight,
                 )
             )
-            for codes in permuted
+            for codes, sample_weight in permuted
         )
         return Chance.sampled(scores_until_sure(score, draws, lowest), lowest=lowest)
 

@@ -25,11 +25,15 @@ class ClassScatter:
     variances : ndarray of shape (r,), default=None
         Variances of the columns of Z, if these are uncorrelated. The within-class covariance then
         follows from the class means, faster and with fewer digits.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Positive weights, of which the ratios count. The rows need no mean of zero then.
 
     Attributes
     ----------
+    counts : ndarray of shape (n_classes,)
+        Numbers of rows.
     sizes : ndarray of shape (n_classes,)
-        Class sizes.
+        Class sizes, weighted so that they sum to n_samples.
     priors : ndarray of shape (n_classes,)
         Class shares.
     means : ndarray of shape (n_classes, r)
@@ -38,20 +42,28 @@ class ClassScatter:
         Population covariance of the rows less their class mean.
     """
 
-    def __init__(self, Z, codes, variances=None):
-        self.sizes = np.bincount(codes)
+    def __init__(self, Z, codes, variances=None, sample_weight=None):
         n_samples = len(codes)
+        self.counts = self.sizes = np.bincount(codes)
+        weight = np.ones(n_samples)
+        if sample_weight is not None:
+            weight = sample_weight * (n_samples / sample_weight.sum())
+            self.sizes = np.bincount(codes, weight)
         self.priors = self.sizes / n_samples
         members = sparse.csr_array(
-            (1 / self.sizes[codes], (codes, np.arange(n_samples))), (len(self.sizes), n_samples)
+            (weight / self.sizes[codes], (codes, np.arange(n_samples))),
+            (len(self.sizes), n_samples),
         )
         self.means = members @ Z
+        centre = 0.0 if sample_weight is None else self.priors @ self.means
         if variances is None:
             residual = Z - self.means[codes]
+            if sample_weight is not None:
+                residual *= np.sqrt(weight)[:, None]
             self.within = residual.T @ residual / n_samples
         else:
             self.within = np.diag(variances) - (self.means * self.priors[:, None]).T @ self.means
-        between = float(self.priors @ np.square(self.means).sum(axis=1))
+        between = float(self.priors @ np.square(self.means - centre).sum(axis=1))
         self.trace = max(float(np.trace(self.within)), 0.0)
         self.total = self.trace + between
         # What the smallest eigenvalues are worth.
@@ -105,6 +117,26 @@ class ClassScatter:
         """Class probabilities of rows, an array of shape (n_samples, n_classes)."""
         coef, intercept = self.coefficients(factor)
         return softmax(Z @ coef + intercept, axis=1)
+
+
+def weighted_mean(values, sample_weight):
+    """Mean over the samples, a sum in an order that only the values decide.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples,)
+        Values.
+    sample_weight : ndarray of shape (n_samples,) or None
+        Positive weights.
+
+    Returns
+    -------
+    mean : float
+        The mean.
+    """
+    if sample_weight is None:
+        return float(np.sort(values).mean())
+    return float(np.sort(values * sample_weight).sum() / np.sort(sample_weight).sum())
 
 
 def adaptive_shrinkage(within, ones, unit, n_features):

@@ -9,8 +9,8 @@ from scipy.special import logsumexp, softmax
 from ..exceptions import UninformativeScoreWarning
 from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
-from ._base import RowMetric
-from ._discriminant import ClassScatter, adaptive_shrinkage
+from ._base import CLASS_WEIGHT, RowMetric, WeightedMetric
+from ._discriminant import ClassScatter, adaptive_shrinkage, weighted_mean
 from ._permutations import chance_scores, reason_to_doubt, trivial_reason
 from ._pool import scaled_parts
 from ._second_moments import row_blocks
@@ -21,7 +21,7 @@ _WEIGHTS = {"energy": 0.15, "lda": 0.85}
 _TAILS = {"intended": 0.5, "published": 0.005}
 
 
-class ETran(RowMetric):
+class ETran(WeightedMetric, RowMetric):
     """Energy of the features plus the fit of a linear discriminant analysis.
 
     Two parts, both higher for better features [1]_:
@@ -57,6 +57,9 @@ class ETran(RowMetric):
         far above them. 0 leaves it NaN and saves their cost.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -73,7 +76,8 @@ class ETran(RowMetric):
         Weight of the multiple of the identity in the within-class covariance; NaN for "published",
         where it has no influence.
     n_tail_ : int
-        Number of samples over which the energy is averaged.
+        Number of samples over which the energy is averaged; with weights, those of lowest energy
+        that together weigh the share `tail`, of which the last counts in part.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     seed_ : int
@@ -124,13 +128,23 @@ class ETran(RowMetric):
         "tail": [Interval(Real, 0, 1, closed="right"), None],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, formula="intended", tail=None, *, n_permutations=10, random_state=0):
+    def __init__(
+        self,
+        formula="intended",
+        tail=None,
+        *,
+        n_permutations=10,
+        random_state=0,
+        class_weight=None,
+    ):
         self.formula = formula
         self.tail = tail
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _fit_rows(self, X, target, sample_weight, moments):
         spectrum = moments().spectrum
@@ -138,28 +152,34 @@ class ETran(RowMetric):
         self.classes_ = target.classes
         tail = _TAILS[self.formula] if self.tail is None else float(self.tail)
         self.n_tail_ = int(tail * n_samples + 1e-9)
-        energy = _energy(X, self.n_tail_) if self.n_tail_ else float("nan")
+        energy = float("nan")
+        if self.n_tail_:
+            energy, self.n_tail_ = _energy(X, self.n_tail_, sample_weight)
 
         directions = spectrum.directions(None)
         Z = spectrum.coordinates(X, directions)
         ones = directions.sum(axis=0)
         self.shrinkage_ = float("nan")
         if self.formula == "intended":
-            lda, self.shrinkage_ = _discriminant(Z, target.codes, ones, spectrum.unit, n_features)
+            lda, self.shrinkage_ = _discriminant(
+                Z, target.codes, sample_weight, ones, spectrum.unit, n_features
+            )
 
-            def score_of(codes):
-                return _discriminant(Z, codes, ones, spectrum.unit, n_features)[0]
+            def score_of(codes, weight):
+                return _discriminant(Z, codes, weight, ones, spectrum.unit, n_features)[0]
         else:
 
-            def score_of(codes):
-                return _nearest_mean(Z, codes, spectrum.unit)
+            def score_of(codes, weight):
+                return _nearest_mean(Z, codes, weight, spectrum.unit)
 
-            lda = score_of(target.codes)
+            lda = score_of(target.codes, sample_weight)
         self.components_ = {"energy": energy, "lda": lda}
         self.score_ = _alone(energy, lda, n_features)
 
         self.seed_ = drawn_seed(self.random_state)
-        chance = chance_scores(score_of, lda, X, target.codes, self.seed_, self.n_permutations)
+        chance = chance_scores(
+            score_of, lda, X, target.codes, self.seed_, self.n_permutations, sample_weight
+        )
         self.chance_level_ = float("nan")
         if chance:
             self.chance_level_ = _alone(energy, float(np.mean(chance)), n_features)
@@ -197,37 +217,43 @@ class ETran(RowMetric):
         return sum(weight * parts[name] for name, weight in _WEIGHTS.items())
 
 
-def _energy(X, n_tail):
-    """Mean of the lowest energies of the rows."""
+def _energy(X, n_tail, sample_weight):
+    """Mean of the lowest energies of the rows, and how many these are."""
     energies = np.empty(len(X))
     for rows in row_blocks(*X.shape):
         # Differences of numbers at the ends of the float range overflow to what they mean.
         with np.errstate(over="ignore"):
             energies[rows] = logsumexp(X[rows].astype(np.float64), axis=1)
-    return float((np.sort(energies)[:n_tail] / n_tail).sum())
+    if sample_weight is None:
+        return float((np.sort(energies)[:n_tail] / n_tail).sum()), n_tail
+    order = np.lexsort((sample_weight, energies))
+    weight = sample_weight[order] * (len(X) / sample_weight.sum())
+    taken = np.clip(n_tail - (np.cumsum(weight) - weight), 0.0, weight)
+    return float((energies[order] / n_tail * taken).sum()), int(np.count_nonzero(taken))
 
 
-def _discriminant(Z, codes, ones, unit, n_features):
+def _discriminant(Z, codes, sample_weight, ones, unit, n_features):
     """Mean probability of the true class by the shrunk analysis, and its shrinkage."""
-    scatter = ClassScatter(Z, codes)
+    scatter = ClassScatter(Z, codes, sample_weight=sample_weight)
     shrinkage = adaptive_shrinkage(scatter.within, ones, unit, n_features)
     posterior = scatter.posterior(Z, scatter.factor(shrinkage, n_features))
-    return _mean_probability(posterior, codes), shrinkage
+    return _mean_probability(posterior, codes, sample_weight), shrinkage
 
 
-def _nearest_mean(Z, codes, unit):
+def _nearest_mean(Z, codes, sample_weight, unit):
     """Mean probability of the true class by the distances to the class means."""
-    scatter = ClassScatter(Z, codes)
+    scatter = ClassScatter(Z, codes, sample_weight=sample_weight)
     # By differences: an outlier far away must not cost the others their digits.
     distance = 0.5 * cdist(Z, scatter.means, "sqeuclidean")
     distance -= distance.min(axis=1, keepdims=True)
     with np.errstate(over="ignore"):
         distance = distance * unit * unit
-    return _mean_probability(softmax(np.log(scatter.priors) - distance, axis=1), codes)
+    posterior = softmax(np.log(scatter.priors) - distance, axis=1)
+    return _mean_probability(posterior, codes, sample_weight)
 
 
-def _mean_probability(posterior, codes):
-    return min(float(np.sort(posterior[np.arange(len(codes)), codes]).mean()), 1.0)
+def _mean_probability(posterior, codes, sample_weight):
+    return min(weighted_mean(posterior[np.arange(len(codes)), codes], sample_weight), 1.0)
 
 
 def _alone(energy, lda, n_features):

@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 from ..exceptions import SingletonClassWarning
 from ..utils._announce import announce
 from ..utils._sklearn import Interval, Options, StrOptions
+from ._base import CLASS_WEIGHT
 from ._canonical import reproducible_spectrum
 from ._class_metric import ClassMomentMetric
 from ._permutations import reason_to_doubt, trivial_reason
@@ -57,6 +58,9 @@ class GBC(ClassMomentMetric):
         far above them. 0 leaves it NaN and saves their cost.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -147,6 +151,7 @@ class GBC(ClassMomentMetric):
         "ddof": [Options(Integral, {0, 1})],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
     def __init__(
@@ -160,6 +165,7 @@ class GBC(ClassMomentMetric):
         ddof=0,
         n_permutations=10,
         random_state=0,
+        class_weight=None,
     ):
         self.covariance_type = covariance_type
         self.n_components = n_components
@@ -169,6 +175,7 @@ class GBC(ClassMomentMetric):
         self.ddof = ddof
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _score_parts(self, moments, parts, rows):
         spectrum = moments.spectrum

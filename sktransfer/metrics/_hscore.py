@@ -5,7 +5,7 @@ from numbers import Real
 import numpy as np
 
 from ..utils._sklearn import Interval, StrOptions
-from ._base import MomentMetric
+from ._base import CLASS_WEIGHT, MomentMetric
 from ._permutations import Chance, reason_to_doubt, trivial_reason
 
 
@@ -31,6 +31,9 @@ class HScore(MomentMetric):
     shrinkage : {"ledoit_wolf"}, float in [0, 1] or None, default=None
         Shrinkage a of the feature covariance towards a multiple of the identity. "ledoit_wolf"
         takes scikit-learn's Ledoit-Wolf estimate. With 1 the score is 0.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -103,10 +106,12 @@ class HScore(MomentMetric):
 
     _parameter_constraints: dict = {
         "shrinkage": [None, StrOptions({"ledoit_wolf"}), Interval(Real, 0, 1, closed="both")],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, shrinkage=None):
+    def __init__(self, shrinkage=None, *, class_weight=None):
         self.shrinkage = shrinkage
+        self.class_weight = class_weight
 
     def _score_moments(self):
         spectrum = self.moments_.spectrum

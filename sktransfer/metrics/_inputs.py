@@ -84,7 +84,8 @@ class MetricInputs:
         if metric.needs == "features":
             self._give_source(metric)
             if getattr(metric, "lives_on_moments", False):
-                metric.fit_moments(self._shared_moments(metric))
+                metric._validate_params()
+                metric._fit_gathered(self._shared_moments(metric))
                 _check_feature_names(metric, self.features, reset=True)
                 return metric
             if isinstance(metric, RowMetric):
@@ -147,11 +148,14 @@ class MetricInputs:
         return metric
 
     def _shared_moments(self, metric):
-        """Gather the moments once for each reading of the target."""
-        task = getattr(metric, "task", "auto")
-        if task not in self._moments:
-            self._moments[task] = metric._gather_moments(self.features, self.y, self.sample_weight)
-        return self._moments[task]
+        """Gather the moments once for each reading of the target and weighting of its classes."""
+        class_weight = getattr(metric, "class_weight", None)
+        if isinstance(class_weight, dict):
+            class_weight = tuple(class_weight.items())
+        key = (getattr(metric, "task", "auto"), class_weight)
+        if key not in self._moments:
+            self._moments[key] = metric._gather_moments(self.features, self.y, self.sample_weight)
+        return self._moments[key]
 
 
 def score_metrics(

@@ -3,15 +3,16 @@
 from numbers import Integral
 
 import numpy as np
-from scipy.stats import binom
 
 from ..exceptions import ConstantTargetWarning, UninformativeScoreWarning
 from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
-from ._base import TransferabilityMetric
+from ._base import CLASS_WEIGHT, WeightedMetric
 from ._canonical import row_order
-from ._permutations import Chance, permuted_labels, reason_to_doubt
+from ._discriminant import weighted_mean
+from ._permutations import Chance, permuted_targets, reason_to_doubt
 from ._spectrum import power_of_two
+from ._vote_chance import vote_chance
 
 # Elements of a block of distances (32 MiB in float64).
 _BLOCK_ELEMENTS = 2**22
@@ -26,7 +27,7 @@ _N_PERMUTATIONS = 10
 _SEED = 0
 
 
-class KNN(TransferabilityMetric):
+class KNN(WeightedMetric):
     """Leave-one-out accuracy (or R²) of the nearest neighbours in the feature space.
 
     Every sample is predicted from the `n_neighbors` other samples at the smallest Euclidean
@@ -48,17 +49,20 @@ class KNN(TransferabilityMetric):
     task : {"auto", "classification", "regression"}, default="auto"
         What the target is. "auto" takes 1-D integers, strings and whole floats for class labels,
         and all other numbers for regression.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
     score_ : float
         Accuracy in [0, 1], or the mean of `scores_`.
     chance_level_ : float
-        Exact expectation of the score under permuted targets. For labels as if no two distances
-        were equal.
+        Exact expectation of the score under permuted targets; with weights that are not those of
+        classes alone, nearly so. For labels as if no two distances were equal.
     scores_ : ndarray of shape (n_outputs,)
-        R² of each output, 1 - sum (t - prediction)² / sum (t - mean of the others)²; regression
-        only. NaN for a constant output.
+        R² of each output, 1 - sum (t - prediction)² / sum (t - mean of the others)², the terms
+        weighted; regression only. NaN for a constant output.
     correlations_ : ndarray of shape (n_outputs,)
         Pearson correlation of prediction and output, 0 where a prediction is constant; regression
         only. NaN for a constant output.
@@ -90,6 +94,12 @@ class KNN(TransferabilityMetric):
     constant, or extended by constant columns. Distances within a relative 1e-11 count as equal.
     Cost O(n² D), memory bounded by one float64 copy of the features and blocks of 32 MiB.
 
+    Weights are those of the questions, not of the answers: the score is a weighted mean over the
+    samples that are predicted, while neighbours have one vote each. So a weight of two is not the
+    same as a repeated sample, which would be its own twin's nearest neighbour. With
+    ``class_weight="balanced"`` the score is the leave-one-out balanced accuracy. A sample of weight
+    0 is absent, as a neighbour too.
+
     Published versions [1]_ differ where there are duplicates (the first sorted neighbour is taken
     for the sample itself) and ties (all different votes count as a share of right neighbours, or
     the smallest label wins).
@@ -116,25 +126,28 @@ class KNN(TransferabilityMetric):
     _parameter_constraints: dict = {
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "task": [StrOptions({"auto", "classification", "regression"})],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, n_neighbors=1, *, task="auto"):
+    def __init__(self, n_neighbors=1, *, task="auto", class_weight=None):
         self.n_neighbors = n_neighbors
         self.task = task
+        self.class_weight = class_weight
 
     def _fit(self, X, target, sample_weight):
         n_samples = len(X)
         self.n_neighbors_ = min(int(self.n_neighbors), n_samples - 1)
         neighbours = _Neighbours(X, self.n_neighbors_)
         if target.task == "classification":
-            self._score_labels(neighbours, target)
+            self._score_labels(neighbours, target, sample_weight)
         else:
-            self._score_numbers(neighbours, target)
+            self._score_numbers(neighbours, target, sample_weight)
 
-    def _score_labels(self, neighbours, target):
+    def _score_labels(self, neighbours, target, sample_weight):
         codes, n_classes = target.codes, len(target.classes)
         self.classes_ = target.classes
-        labels = [codes, *permuted_labels(neighbours.X, codes, _SEED, _N_PERMUTATIONS)]
+        permuted = permuted_targets(neighbours.X, codes, sample_weight, _SEED, _N_PERMUTATIONS)
+        labels, weights = zip((codes, sample_weight), *permuted, strict=True)
         # Of each sample: the share of the win that goes to its own label, for every labelling.
         credit = np.empty((len(labels), len(codes)))
         all_tied = True
@@ -142,10 +155,15 @@ class KNN(TransferabilityMetric):
             for given, mine in zip(labels, credit, strict=True):
                 mine[rows] = _own_share(given, rows, votes, n_classes)
             all_tied &= len(votes[1]) == (rows.stop - rows.start) * (len(codes) - 1)
-        scores = np.sort(credit, axis=1).mean(axis=1)
-        self.score_ = float(scores[0])
+        if sample_weight is None:
+            scores = np.sort(credit, axis=1).mean(axis=1)
+        else:
+            scores = np.array(list(map(weighted_mean, credit, weights)))
+        self.score_ = min(float(scores[0]), 1.0)
         sizes = np.bincount(codes)
-        self.chance_level_ = vote_chance(sizes, self.n_neighbors_)
+        self.chance_level_ = vote_chance(
+            sizes, self.n_neighbors_, np.bincount(codes, sample_weight)
+        )
         reason = self._same_for_all(all_tied, len(codes), "labels")
         if reason is None and sizes.max() == 1:
             reason = "every class has a single sample, so that any labels have the same score"
@@ -166,7 +184,7 @@ class KNN(TransferabilityMetric):
             )
         return None
 
-    def _score_numbers(self, neighbours, target):
+    def _score_numbers(self, neighbours, target, sample_weight):
         unit = power_of_two(np.abs(target.outputs).max(axis=0))
         t = target.outputs / unit
         t = t - np.sort(t, axis=0).mean(axis=0)
@@ -192,14 +210,22 @@ class KNN(TransferabilityMetric):
                 predicted[rows, k] = np.bincount(query, share * columns[other, k], minlength=size)
             all_tied &= len(other) == size * (n_samples - 1)
         # The mean of the others differs from a sample by n / (n - 1) times its own deviation.
-        baseline = (np.square(t).sum(axis=0)) * (n_samples / (n_samples - 1)) ** 2
-        error = np.square(columns - predicted).sum(axis=0).reshape(-1, n_outputs)
+        factor = (n_samples / (n_samples - 1)) ** 2
+        if sample_weight is None:
+            baseline = (np.square(t).sum(axis=0)) * factor
+            error = np.square(columns - predicted).sum(axis=0).reshape(-1, n_outputs)
+        else:
+            # Weights stay with the rows when targets are permuted.
+            share = sample_weight / sample_weight.sum()
+            baseline = (share @ np.square(columns)).reshape(-1, n_outputs) * factor
+            error = (share @ np.square(columns - predicted)).reshape(-1, n_outputs)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.where(constant, np.nan, 1 - error / baseline)
         self.scores_ = scores[0]
-        self.correlations_ = np.where(constant, np.nan, _correlations(t, predicted[:, :n_outputs]))
-        # Exact: targets are exchangeable under permutation.
-        chance = 1 - (1 + np.sort(spread).mean()) * (n_samples - 1) / n_samples
+        correlations = _correlations(t, predicted[:, :n_outputs], sample_weight)
+        self.correlations_ = np.where(constant, np.nan, correlations)
+        # Exact without weights: targets are exchangeable under permutation.
+        chance = 1 - (1 + weighted_mean(spread, sample_weight)) * (n_samples - 1) / n_samples
         self.chance_level_ = float(chance)
         if not mean_of_defined(self, "KNN"):
             self.saturated_ = True
@@ -258,93 +284,19 @@ def mean_of_defined(metric, name):
     return True
 
 
-def _correlations(t, predicted):
+def _correlations(t, predicted, sample_weight):
     """Pearson correlation of each column; 0 where a column has no variance."""
-    t = t - t.mean(axis=0)
-    p = predicted - predicted.mean(axis=0)
+    if sample_weight is None:
+        t = t - t.mean(axis=0)
+        p = predicted - predicted.mean(axis=0)
+    else:
+        root = np.sqrt(sample_weight / sample_weight.sum())[:, None]
+        t = root * (t - np.average(t, axis=0, weights=sample_weight))
+        p = root * (predicted - np.average(predicted, axis=0, weights=sample_weight))
     p[:, np.square(p).sum(axis=0) <= 1e-20 * np.square(t).sum(axis=0)] = 0.0
     norm = np.sqrt(np.square(t).sum(axis=0) * np.square(p).sum(axis=0))
     product = (t * p).sum(axis=0)
     return np.clip(np.divide(product, norm, out=np.zeros_like(norm), where=norm > 0), -1, 1)
-
-
-def vote_chance(sizes, k):
-    """Return the expected leave-one-out accuracy of a vote of k when labels are permuted.
-
-    The votes are a draw without replacement from the other labels, which is what independent
-    binomial counts of the classes are, given that they sum to k.
-
-    Parameters
-    ----------
-    sizes : ndarray of shape (n_classes,)
-        Number of samples of each class.
-    k : int
-        Number of neighbours.
-
-    Returns
-    -------
-    chance : float
-        Probability that a sample's own label wins, 1 / m where m labels share the win.
-    """
-    n_samples = int(sizes.sum())
-    if k == 1:
-        return float((sizes * (sizes - 1.0)).sum() / (n_samples * (n_samples - 1.0)))
-    kinds, counts = np.unique(sizes, return_counts=True)
-    rate = k / (n_samples - 1)
-    if rate >= 1.0:  # everyone votes: a sample's own label has one vote less than its size
-        own = kinds - 1
-        credit = np.zeros(len(kinds))
-        for i, votes in enumerate(own):
-            others = np.repeat(kinds, counts - (np.arange(len(kinds)) == i))
-            if votes and votes >= others.max(initial=0):
-                credit[i] = 1 / (1 + (others == votes).sum())
-        return float((kinds * counts * credit).sum() / n_samples)
-    total = 0.0
-    for votes in range(1, min(k, int(kinds[-1]) - 1) + 1):
-        # E[1 / (1 + ties)] is the integral over s in [0, 1] of E[s ** ties], a polynomial in s.
-        nodes, node_weights = np.polynomial.legendre.leggauss(k // votes + 1)
-        s, node_weights = (nodes + 1) / 2, node_weights / 2
-        fewer = np.arange(votes + 1)
-        table = []
-        for size in kinds:
-            pmf = np.zeros((len(s), k + 1))
-            pmf[:, : votes + 1] = binom.pmf(fewer, size, rate)[: k + 1]
-            pmf[:, votes] *= s
-            table.append(pmf)
-        one = np.zeros((len(s), k + 1))
-        one[:, 0] = 1.0
-        all_but_one = [_power(pmf, m - 1) for pmf, m in zip(table, counts, strict=True)]
-        whole = [_multiply(a, b) for a, b in zip(all_but_one, table, strict=True)]
-        before = [one]
-        for factor in whole:
-            before.append(_multiply(before[-1], factor))
-        after = one
-        for i in range(len(kinds) - 1, -1, -1):
-            others = _multiply(_multiply(before[i], after), all_but_one[i])[:, k - votes]
-            win = binom.pmf(votes, kinds[i] - 1, rate) * (node_weights @ others)
-            total += win * kinds[i] * counts[i] / n_samples
-            after = _multiply(after, whole[i])
-    return float(total / binom.pmf(k, n_samples - 1, rate))
-
-
-def _multiply(a, b):
-    """Product of polynomials given row by row, cut off at their common degree."""
-    product = np.zeros_like(a)
-    for degree in range(a.shape[1]):
-        if b[:, degree].any():
-            product[:, degree:] += a[:, : a.shape[1] - degree] * b[:, [degree]]
-    return product
-
-
-def _power(base, exponent):
-    result = np.zeros_like(base)
-    result[:, 0] = 1.0
-    while exponent:
-        if exponent & 1:
-            result = _multiply(result, base)
-        base = _multiply(base, base)
-        exponent >>= 1
-    return result
 
 
 class _Neighbours:

@@ -12,8 +12,8 @@ from ..exceptions import ProbabilityNormalizationWarning
 from ..utils._announce import announce
 from ..utils._sklearn import Interval
 from ..utils._target import as_labels, as_target_array
-from ._base import WeightedMetric
-from ._permutations import Chance, reason_to_doubt
+from ._base import CLASS_WEIGHT, WeightedMetric
+from ._permutations import Chance, reason_to_doubt, split_weights
 from ._statistics import drawn_seed, entropy
 
 # Elements of a block of gathered conditional probabilities (16 MiB).
@@ -84,6 +84,9 @@ class LEEP(_SourceOutputMetric):
         Number of label permutations behind `chance_level_`; 0 leaves it NaN.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -153,13 +156,23 @@ class LEEP(_SourceOutputMetric):
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, from_logits=False, temperature=1.0, *, n_permutations=10, random_state=0):
+    def __init__(
+        self,
+        from_logits=False,
+        temperature=1.0,
+        *,
+        n_permutations=10,
+        random_state=0,
+        class_weight=None,
+    ):
         self.from_logits = from_logits
         self.temperature = temperature
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -221,7 +234,7 @@ class LEEP(_SourceOutputMetric):
         self._describe(score, target, weight, draws, constant)
 
     def _chance_scores(self, theta, codes, weight):
-        """Scores of permuted labels.
+        """Scores of permuted labels, which take the weights of their classes with them.
 
         The rows are first brought into an order that depends on their content alone, so that the
         result does not depend on the order in which they came.
@@ -230,16 +243,14 @@ class LEEP(_SourceOutputMetric):
             return []
         # A projection tells apart all rows that differ; equal rows may change places.
         projection = np.random.default_rng(0).normal(size=theta.shape[1])
-        order = np.lexsort((weight, np.round(theta @ projection, 10)))
-        # Only the class sizes matter to a permutation, so the classes are put in their order.
-        sizes = np.sort(np.bincount(codes))
-        labels = np.repeat(np.arange(len(sizes)), sizes)
+        rest, of_class, labels = split_weights(codes, weight)
+        order = np.lexsort((np.round(rest, 9), np.round(theta @ projection, 10)))
         rng = np.random.default_rng(self.seed_)
         scores = []
         for _ in range(self.n_permutations):
             permuted = np.empty_like(labels)
             permuted[order] = rng.permutation(labels)
-            scores.append(_empirical_predictor(theta, permuted, weight)[1])
+            scores.append(_empirical_predictor(theta, permuted, rest * of_class[permuted])[1])
         return scores
 
     def predict_proba(self, X):
@@ -285,6 +296,12 @@ class NCE(_SourceOutputMetric):
     worst it is minus the label entropy.
 
     Read more in the :ref:`User Guide <nce>`.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -338,7 +355,10 @@ class NCE(_SourceOutputMetric):
     """
 
     needs = "labels"
-    _parameter_constraints: dict = {}
+    _parameter_constraints: dict = {"class_weight": CLASS_WEIGHT}
+
+    def __init__(self, *, class_weight=None):
+        self.class_weight = class_weight
 
     def _validate_features(self, X, y, **check_params):
         if not hasattr(X, "shape"):
@@ -385,13 +405,13 @@ def _mean_log_share(source, codes, weight):
 
 def _permuted_shares(source, codes, weight):
     """Scores of NCE for permuted labels, which depend on neither names nor the order of samples."""
-    total = np.bincount(source, weights=weight)
-    order = np.lexsort((weight, source, np.round(total / total.max(), 10)[source]))
-    labels = np.sort(np.argsort(np.argsort(np.bincount(codes), kind="stable"))[codes])
+    rest, of_class, labels = split_weights(codes, weight)
+    total = np.bincount(source, weights=rest)
+    order = np.lexsort((np.round(rest, 9), source, np.round(total / total.max(), 10)[source]))
     rng = np.random.default_rng(_SEED)
     permuted = np.empty_like(labels)
     scores = []
     for _ in range(_N_PERMUTATIONS):
         permuted[order] = rng.permutation(labels)
-        scores.append(_mean_log_share(source, permuted, weight))
+        scores.append(_mean_log_share(source, permuted, rest * of_class[permuted]))
     return scores

@@ -5,22 +5,26 @@ from numbers import Integral, Real
 import numpy as np
 
 from ..utils._sklearn import Interval, StrOptions
-from ._base import RowMetric
+from ._base import CLASS_WEIGHT, RowMetric, WeightedMetric
 from ._canonical import row_order
 from ._knn import mean_of_defined
-from ._permutations import Chance, permuted_labels, reason_to_doubt, trivial_reason
+from ._leave_one_out import MEASURES, Probe
+from ._permutations import (
+    Chance,
+    permuted_targets,
+    reason_to_doubt,
+    scores_until_sure,
+    trivial_reason,
+)
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed
 
 # Candidate penalties relative to the largest eigenvalue of the centred scatter matrix.
 _GRID = np.logspace(-10, 2, 49)
 
-# A part of the leverage outside the directions that is smaller is rounding.
-_SMALLEST_OUTSIDE = 1e-12
 
-
-class LinearProbe(RowMetric):
-    """Leave-one-out accuracy (or R²) of a ridge regression on frozen features.
+class LinearProbe(WeightedMetric, RowMetric):
+    """Leave-one-out accuracy, AUROC or R² of a ridge regression on frozen features.
 
     A linear model with an intercept is fitted by ridge regression to the one-hot labels (or to the
     columns of the target) and every sample is predicted by the model of all the others. With the
@@ -29,9 +33,10 @@ class LinearProbe(RowMetric):
     samples into that of the model without sample i, e_i / (1 - h_i): no model is fitted twice, and
     the result is exact for any number of samples and features [1]_.
 
-    For labels the score is the share of samples whose own class has the largest prediction, in
-    [0, 1]; for several columns of 0 and 1 and for regression it is the leave-one-out coefficient of
-    determination, averaged over the outputs, at most 1. Higher is better.
+    For labels the score is what `scoring` says, in [0, 1]: by default the share of samples whose
+    own class has the largest prediction. For several columns of 0 and 1 and for regression it is
+    the leave-one-out coefficient of determination, averaged over the outputs, at most 1. Higher is
+    better.
 
     Read more in the :ref:`User Guide <linear_probe>`.
 
@@ -47,26 +52,41 @@ class LinearProbe(RowMetric):
         What the target is. "auto" takes 1-D integers, strings and whole floats for class labels,
         several columns of 0 and 1 for multilabel, and all other numbers for regression.
     n_permutations : int, default=10
-        Number of label permutations behind `chance_level_` of a classification; 0 leaves it NaN.
+        Number of label permutations behind `chance_level_` of a classification; with weights three
+        are enough for a score far above them. 0 leaves it NaN.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    scoring : {"accuracy", "balanced_accuracy", "roc_auc_ovr"}, default="accuracy"
+        How the predictions of class labels are judged, by the names of scikit-learn's
+        scorers.
+
+        - "accuracy": share of samples whose own class has the largest prediction.
+        - "balanced_accuracy": the same within each class, averaged over the classes.
+        - "roc_auc_ovr": area under the ROC curve of each class against the rest, averaged over the
+          classes (for two classes the AUROC). Two samples are left out at a time, one of the class
+          and one of the rest, and ordered by the model of all the others, see Notes. A class of a
+          single sample counts 1/2.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
     score_ : float
-        Accuracy in [0, 1], or the mean of `scores_`.
+        What `scoring` says, in [0, 1], or the mean of `scores_`.
     scores_ : ndarray of shape (n_outputs,)
         R² of each output, 1 - sum (t - prediction)² / sum (t - mean of the others)²; not for
-        labels. NaN for a constant output.
+        labels. NaN for a constant output. With weights the terms are weighted.
     alpha_ : float or ndarray of shape (n_outputs,)
         The penalty: one number for labels, otherwise one per output.
     loo_error_ : float or ndarray of shape (n_outputs,)
         Leave-one-out squared error relative to that of predicting the mean of the others; 0 for a
         constant output.
     chance_level_ : float
-        Mean score under permuted targets with the same penalty: sampled for labels, exact for other
-        targets. For labels in equal shares it lies below 1 / n_classes, because the class of the
-        sample left out is the rarest among the others.
+        Mean score under permuted targets with the same penalty: sampled for labels and where
+        samples are weighted, exact for other targets. For labels in equal shares the accuracy lies
+        below 1 / n_classes, because the class of the sample left out is the rarest among the
+        others. For "roc_auc_ovr" exactly 1/2.
     rank_ : int
         Numerical rank of the centred features.
     saturated_ : bool
@@ -97,13 +117,34 @@ class LinearProbe(RowMetric):
     The score does not change when the features are shifted, rotated or extended by constant
     columns, nor, with ``alpha="loo"``, when they are multiplied by one common constant. Choosing
     the penalty by the same errors that are reported makes the score slightly optimistic. Classes
-    with equal predictions share the sample. Cost of one decomposition, and O(n r K) for each
-    penalty and permutation, with rank r and K outputs; memory of a few n x r matrices.
+    with equal predictions share the sample.
+
+    With sample weights w, normalised to sum to n, the errors of the regression and of its choice of
+    the penalty are weighted, and so is the score. Leaving out sample i takes its weight away and
+    nothing else: its leverage becomes w_i / n + w_i x_iᵀ (Xᵀ W X + alpha I)⁻¹ x_i for the rows x
+    less their weighted mean, and the residual e_i / (1 - h_i) is as exact as without. A weight of
+    two is not the same as a repeated sample, whose twin would stay when it is left out. With
+    ``class_weight="balanced"`` the regression itself is told that all classes matter the same;
+    ``scoring="balanced_accuracy"`` alone changes only how its predictions are judged.
+
+    An AUROC of leave-one-out predictions is biased: the class of the sample left out is rarer
+    among the others, so that its members get the smaller predictions, and noise has an AUROC far
+    below 1/2, down to 0 for a large penalty. Without the mean of the others a part of the bias
+    remains, as similar samples of different classes push each other to the wrong side. Leaving out
+    both samples of a pair [2]_ treats them alike: in noise each order is as likely, and the AUROC
+    is 1/2. It is exact too, from the same decomposition.
+
+    Cost of one decomposition, and O(n r K) for each penalty and permutation, with rank r and K
+    outputs, for an AUROC O(n² r) for each permutation; memory of a few n x r matrices. With weights
+    that differ, each permutation has a decomposition of its own.
 
     References
     ----------
     .. [1] D. M. Allen, "The Relationship between Variable Selection and Data Augmentation and a
        Method for Prediction", Technometrics 16(1), 1974.
+    .. [2] A. Airola, T. Pahikkala, W. Waegeman, B. De Baets, T. Salakoski, "An experimental
+       comparison of cross-validation techniques for estimating the area under the ROC curve",
+       Computational Statistics & Data Analysis 55(4), 2011.
 
     Examples
     --------
@@ -124,16 +165,34 @@ class LinearProbe(RowMetric):
         "task": [StrOptions({"auto", "classification", "multilabel", "regression"})],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "scoring": [StrOptions(set(MEASURES))],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, alpha="loo", *, task="auto", n_permutations=10, random_state=0):
+    def __init__(
+        self,
+        alpha="loo",
+        *,
+        task="auto",
+        n_permutations=10,
+        random_state=0,
+        scoring="accuracy",
+        class_weight=None,
+    ):
         self.alpha = alpha
         self.task = task
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.scoring = scoring
+        self.class_weight = class_weight
 
     def _fit_rows(self, X, target, sample_weight, moments):
-        probe = _Probe(X, moments().spectrum)
+        if target.task != "classification" and self.scoring != "accuracy":
+            raise ValueError(
+                f"LinearProbe(scoring={self.scoring!r}) needs a target y of class labels; got a "
+                f"{target.task} target, whose score is R²."
+            )
+        probe = Probe.of_features(X, moments().spectrum, sample_weight)
         self.rank_ = probe.rank
         self.seed_ = drawn_seed(self.random_state)
         penalties, unit = self._penalties(probe)
@@ -153,19 +212,32 @@ class LinearProbe(RowMetric):
 
     def _score_labels(self, X, target, probe, penalties, unit):
         self.classes_ = target.classes
-        fit = probe.prepare(target.columns())
-        errors = np.array([np.square(fit.residual(p)[0]).sum() for p in penalties])
-        baseline = np.square(fit.t).sum() * probe.baseline
+        fit = probe.fit(target.columns())
+        errors = [probe.total(np.square(fit.residual(p)[0]), axis=None) for p in penalties]
+        errors, baseline = np.array(errors), fit.baseline(axis=None)
         chosen = _choose(errors[:, None], baseline)[0]
-        residual, _ = fit.residual(penalties[chosen])
         self.alpha_ = self._in_original_units(penalties[chosen], unit)
         self.loo_error_ = float(errors[chosen] / baseline)
-        self.score_ = _accuracy(fit, residual, target.codes)
-        draws = []
-        for codes in permuted_labels(X, target.codes, self.seed_, self.n_permutations):
-            permuted = probe.prepare(np.eye(len(self.classes_))[codes])
-            draws.append(_accuracy(permuted, permuted.residual(penalties[chosen])[0], codes))
-        chance = Chance.sampled(draws)
+        measure = MEASURES[self.scoring]
+        self.score_ = measure(fit, penalties[chosen], target.codes)
+
+        def score_of(codes, weight):
+            # Weights of classes go with the labels, and change the regression.
+            mine = probe if weight is None else probe.reweighted(weight)
+            return measure(mine.fit(np.eye(len(self.classes_))[codes]), penalties[chosen], codes)
+
+        draws = (
+            score_of(*permuted)
+            for permuted in permuted_targets(
+                X, target.codes, probe.weight, self.seed_, self.n_permutations
+            )
+        )
+        mean = 0.5 if self.scoring == "roc_auc_ovr" else None
+        if probe.weight is None and mean is None:
+            draws = list(draws)
+        else:
+            draws = scores_until_sure(self.score_, draws)
+        chance = Chance.sampled(draws, mean)
         self.chance_level_ = float("nan") if chance is None else chance.mean
         reason = trivial_reason(probe.rank == 0, len(self.classes_), len(X))
         if reason:
@@ -183,15 +255,15 @@ class LinearProbe(RowMetric):
         t = target.outputs / power_of_two(np.abs(target.outputs).max(axis=0))
         t[:, constant] = 0.0
         n_samples = len(t)
-        fit = probe.prepare(t)
+        fit = probe.fit(t)
         errors, chances = [], []
         for penalty in penalties:
             residual, spread = fit.residual(penalty)
-            errors.append(np.square(residual).sum(axis=0))
+            errors.append(probe.total(np.square(residual)))
             # Exact: a residual is linear in the target, which is exchangeable under permutation.
             chances.append(1 - (n_samples - 1) / n_samples * float(np.sort(spread).mean()))
         errors = np.array(errors)
-        baseline = np.square(fit.t).sum(axis=0) * probe.baseline
+        baseline = fit.baseline()
         chosen = _choose(errors, baseline)
         relative = np.zeros(len(chosen))
         alive = ~constant & (baseline > 0)
@@ -204,6 +276,8 @@ class LinearProbe(RowMetric):
         self.chance_level_ = (
             float(np.mean(np.array(chances)[chosen[alive]])) if alive.any() else 0.0
         )
+        if probe.weight is not None:
+            self.chance_level_ = float("nan")
         self.saturated_ = True
         if not mean_of_defined(self, "LinearProbe"):
             return
@@ -212,15 +286,18 @@ class LinearProbe(RowMetric):
             reason = "the features are constant, so that any targets have the same score"
             self.chance_level_ = self.score_
         else:
-            draws = self._permuted_scores(
-                X, probe, t[:, alive], baseline[alive], penalties[chosen[alive]]
-            )
-            chance = Chance.sampled(draws, self.chance_level_)
+            draws = self._permuted_scores(X, probe, t[:, alive], penalties[chosen[alive]])
+            exact = None if probe.weight is not None else self.chance_level_
+            chance = Chance.sampled(draws, exact)
+            self.chance_level_ = float("nan") if chance is None else chance.mean
             reason = reason_to_doubt(self.score_, chance, 1.0, what="targets")
         self._judge(reason)
 
-    def _permuted_scores(self, X, probe, t, baseline, penalties):
-        """Scores of permuted rows of the target, each output with its penalty."""
+    def _permuted_scores(self, X, probe, t, penalties):
+        """Scores of permuted rows of the target, each output with its penalty.
+
+        Weights stay with the rows.
+        """
         if not self.n_permutations:
             return []
         order, rng = row_order(X), np.random.default_rng(self.seed_)
@@ -229,13 +306,13 @@ class LinearProbe(RowMetric):
         for _ in range(self.n_permutations):
             permuted = np.empty_like(t)
             permuted[order] = by_content[rng.permutation(len(t))]
-            fit = probe.prepare(permuted)
+            fit = probe.fit(permuted)
             errors = np.empty(t.shape[1])
             for penalty in np.unique(penalties):
                 mine = penalties == penalty
                 residual, _ = fit.residual(penalty)
-                errors[mine] = np.square(residual[:, mine]).sum(axis=0)
-            scores.append(float((1 - errors / baseline).mean()))
+                errors[mine] = probe.total(np.square(residual[:, mine]))
+            scores.append(float((1 - errors / fit.baseline()).mean()))
         return scores
 
 
@@ -243,62 +320,3 @@ def _choose(errors, baseline):
     """Position of the smallest error of each output, the last of equals (the largest penalty)."""
     most = errors.min(axis=0) * (1 + 1e-9) + 1e-13 * baseline
     return len(errors) - 1 - (errors <= most)[::-1].argmax(axis=0)
-
-
-def _accuracy(fit, residual, codes):
-    """Share of samples whose class has the largest prediction; equal classes share the sample."""
-    predicted = fit.columns - residual
-    largest = predicted.max(axis=1, keepdims=True)
-    winning = predicted >= largest - 1e-9 * np.maximum(1.0, np.abs(largest))
-    credit = winning[np.arange(len(codes)), codes] / winning.sum(axis=1)
-    return float(np.sort(credit).mean())
-
-
-class _Probe:
-    """Directions of the centred features and what the leverages need of them."""
-
-    def __init__(self, X, spectrum):
-        self.unit = spectrum.unit
-        self.eigenvalues = spectrum.eigenvalues
-        self.rank = spectrum.rank
-        n_samples = len(X)
-        self.left = spectrum.coordinates(X, spectrum.directions(None))
-        self.left /= np.sqrt(self.eigenvalues)
-        self.left_square = np.square(self.left)
-        # The others' mean differs from a sample by n / (n - 1) times the sample's own deviation.
-        self.baseline = (n_samples / (n_samples - 1)) ** 2
-        self.outside = 1 - 1 / n_samples - self.left_square.sum(axis=1)
-        if self.rank >= n_samples - 1:
-            self.outside[:] = 0.0
-        self.outside[self.outside < _SMALLEST_OUTSIDE] = 0.0
-
-    def prepare(self, columns):
-        return _Fit(self, columns)
-
-
-class _Fit:
-    """Leave-one-out residuals of some columns for any penalty.
-
-    Both the residual and one minus the leverage are sums over the directions, with the share
-    alpha / (s² + alpha) of each, plus what no direction reaches. Written like this, nothing cancels
-    when the model can fit every sample.
-    """
-
-    def __init__(self, probe, columns):
-        self.probe = probe
-        self.columns = columns
-        self.t = columns - columns.mean(axis=0)
-        self.loadings = probe.left.T @ self.t
-        self.unreached = self.t - probe.left @ self.loadings
-        self.unreached[probe.outside == 0.0] = 0.0
-
-    def residual(self, penalty):
-        """Return the residuals, and of each row the variance it gets from permuted columns."""
-        probe = self.probe
-        share = penalty / (probe.eigenvalues + penalty)
-        remaining = probe.left_square @ share + probe.outside
-        numerator = probe.left @ (share[:, None] * self.loadings) + self.unreached
-        remaining = np.maximum(remaining, np.finfo(float).tiny)
-        variance = probe.left_square @ share**2 + probe.outside
-        with np.errstate(over="ignore"):
-            return numerator / remaining[:, None], variance / remaining / remaining

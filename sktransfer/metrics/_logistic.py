@@ -27,7 +27,7 @@ class LogisticOptimum:
     intercept : ndarray of shape (n_classes,)
         Intercepts, which sum to zero.
     loss : float
-        Mean log loss.
+        Mean log loss, weighted.
     penalty : float
         Half the penalty weight times the sum of the squared coefficients.
     curvature : ndarray of shape (n_samples,)
@@ -47,7 +47,7 @@ class LogisticOptimum:
     converged: bool
 
 
-def minimize_logistic(Z, codes, penalty, max_iter):
+def minimize_logistic(Z, codes, penalty, max_iter, sample_weight=None):
     """Minimise mean log loss + penalty / 2 x sum of squared coefficients, intercepts free.
 
     Parameters
@@ -60,6 +60,8 @@ def minimize_logistic(Z, codes, penalty, max_iter):
         Positive weight of the penalty.
     max_iter : int
         Largest number of Newton steps.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Positive weights, of which the ratios count.
 
     Returns
     -------
@@ -67,12 +69,14 @@ def minimize_logistic(Z, codes, penalty, max_iter):
         The minimum, unique up to a constant in the intercepts.
     """
     n_samples, r = Z.shape
-    sizes = np.bincount(codes)
+    if sample_weight is not None:
+        sample_weight = sample_weight * (n_samples / sample_weight.sum())
+    sizes = np.bincount(codes, sample_weight)
     # Without features these are the optimal intercepts.
     parameters = np.zeros((r + 1, len(sizes)))
     parameters[r] = np.log(sizes / n_samples)
     parameters[r] -= parameters[r].mean()
-    problem = _Problem(Z, codes, penalty)
+    problem = _Problem(Z, codes, penalty, sample_weight)
     state = problem.at(parameters)
     converged = False
     n_iter = 0
@@ -107,11 +111,12 @@ class _State:
 
 
 class _Problem:
-    def __init__(self, Z, codes, penalty):
+    def __init__(self, Z, codes, penalty, sample_weight):
         self.Z, self.penalty = Z, penalty
         self.n_samples = len(codes)
         self.own = np.arange(len(codes)), codes
-        self.variance = np.einsum("ij,ij->j", Z, Z) / len(codes)
+        self.weight = np.ones(len(codes)) if sample_weight is None else sample_weight
+        self.variance = np.einsum("i,ij,ij->j", self.weight, Z, Z) / len(codes)
 
     def at(self, parameters):
         """Evaluate the objective and its gradient."""
@@ -124,7 +129,7 @@ class _Problem:
         others = terms.sum(axis=1)
         # log1p keeps the digits of losses that are nearly zero.
         rest = np.where(largest == 0, np.log1p(others), np.log(np.maximum(own + others, 1e-300)))
-        loss = float(np.sort(largest + rest).sum() / self.n_samples)
+        loss = float(np.sort(self.weight * (largest + rest)).sum() / self.n_samples)
         total = own + others
         probabilities = terms / total[:, None]
         probabilities[self.own] = own / total
@@ -132,6 +137,7 @@ class _Problem:
         complement[self.own] = others / total
         residual = probabilities.copy()
         residual[self.own] = -others / total
+        residual *= self.weight[:, None]
         gradient = np.vstack([self.Z.T @ residual, residual.sum(axis=0)]) / self.n_samples
         gradient[:-1] += self.penalty * parameters[:-1]
         # Scaled first: without much of a penalty coefficients of separable classes are large.
@@ -151,7 +157,7 @@ class _Problem:
     def newton_direction(self, state):
         """Direction of the Newton step by conjugate gradients, and half its first-order gain."""
         P = state.probabilities
-        curvature = (P * state.complement).mean(axis=0)
+        curvature = (self.weight[:, None] * P * state.complement).mean(axis=0)
         preconditioner = np.vstack(
             [np.outer(self.variance, curvature) + self.penalty, np.maximum(curvature, 1e-300)]
         )
@@ -162,6 +168,7 @@ class _Problem:
             along -= along[self.own][:, None]
             along -= (P * along).sum(axis=1, keepdims=True)
             along *= P
+            along *= self.weight[:, None]
             product = np.vstack([self.Z.T @ along, along.sum(axis=0)]) / self.n_samples
             product[:-1] += self.penalty * direction[:-1]
             return product

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..exceptions import ConstantTargetWarning, NoiseFloorWarning, UninformativeScoreWarning
 from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
-from ._base import MomentMetric
+from ._base import CLASS_WEIGHT, MomentMetric
 from ._evidence import largest_evidence, maximize_evidence
 from ._permutations import Chance, reason_to_doubt, scores_until_sure, trivial_reason
 from ._rotations import rotated_spectra, side_by_side
@@ -58,6 +58,9 @@ class LogME(MomentMetric):
     task : {"auto", "classification", "multilabel", "regression"}, default="auto"
         What the target is. "auto" takes 1-D integers, strings and whole floats for class labels,
         several columns of 0 and 1 for multilabel, and all other numbers for regression.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -167,12 +170,14 @@ class LogME(MomentMetric):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "noise_floor": [Interval(Real, 1e-30, 1, closed="left")],
         "task": [StrOptions({"auto", "classification", "multilabel", "regression"})],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, tol=1e-8, *, noise_floor=1e-10, task="auto"):
+    def __init__(self, tol=1e-8, *, noise_floor=1e-10, task="auto", class_weight=None):
         self.tol = tol
         self.noise_floor = noise_floor
         self.task = task
+        self.class_weight = class_weight
 
     def _score_moments(self):
         moments = self.moments_

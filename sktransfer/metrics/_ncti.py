@@ -6,8 +6,8 @@ import numpy as np
 from scipy import linalg
 
 from ..utils._sklearn import Interval
-from ._base import RowMetric
-from ._discriminant import ClassScatter
+from ._base import CLASS_WEIGHT, RowMetric, WeightedMetric
+from ._discriminant import ClassScatter, weighted_mean
 from ._permutations import chance_scores, reason_to_doubt, trivial_reason
 from ._pool import scaled_parts
 from ._statistics import drawn_seed
@@ -17,7 +17,7 @@ _TEMPERATURE_COMPONENTS = 32
 _SMALLEST_TEMPERATURE = 1e-10
 
 
-class NCTI(RowMetric):
+class NCTI(WeightedMetric, RowMetric):
     """Neural-collapse-informed transferability index, from three parts.
 
     The features are projected on their leading principal components, and a linear discriminant
@@ -50,6 +50,9 @@ class NCTI(RowMetric):
         far above them. 0 leaves it NaN and saves their cost.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The parts themselves are not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -98,7 +101,8 @@ class NCTI(RowMetric):
     posteriors that differ within classes bring it up to b = log sum_k sqrt(n_k min(n_k, K)), and
     posteriors that know nothing, which vc alone takes for good, down to
     a = log sum_k sqrt(n_k / K). Let v be abs(vc - c) as a share of b - c or c - a, whichever
-    applies. Then `score_` is s / (1 + s) + ncc - v.
+    applies. Then `score_` is s / (1 + s) + ncc - v. With weights, the sizes are weighted, but in
+    min(n_k, K), where the number of rows counts.
 
     Cost beside the shared decomposition: O(n_samples (n_features k + n_classes**2)) for k
     components, and once more O(n_samples n_classes**2) for each permutation.
@@ -131,18 +135,23 @@ class NCTI(RowMetric):
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, n_components=64, *, n_permutations=10, random_state=0):
+    def __init__(self, n_components=64, *, n_permutations=10, random_state=0, class_weight=None):
         self.n_components = n_components
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _fit_rows(self, X, target, sample_weight, moments):
         spectrum = moments().spectrum
         n_samples = len(X)
         Z = spectrum.coordinates(X, spectrum.directions(self.n_components))
-        variances = np.square(Z).mean(axis=0)
+        if sample_weight is None:
+            variances = np.square(Z).mean(axis=0)
+        else:
+            variances = spectrum.eigenvalues[: Z.shape[1]] / n_samples
         # With the divisor n - 1, and in original units.
         leading = float(variances[:_TEMPERATURE_COMPONENTS].sum()) * n_samples / (n_samples - 1)
         with np.errstate(over="ignore"):
@@ -152,17 +161,18 @@ class NCTI(RowMetric):
         self.classes_ = target.classes
         self.n_components_ = Z.shape[1]
         self.temperature_ = temperature
-        self.components_ = _parts(Z, target.codes, variances, temperature)
-        sizes = np.bincount(target.codes)
-        self.score_ = _alone(self.components_, sizes, Z.shape[1])
+        self.components_, self.score_ = _parts(
+            Z, target.codes, sample_weight, variances, temperature
+        )
 
         self.seed_ = drawn_seed(self.random_state)
         reason = trivial_reason(spectrum.rank == 0, len(self.classes_), n_samples)
         scores = []
 
-        def probability(codes):
-            parts = _parts(Z, codes, variances, temperature)
-            scores.append(_alone(parts, np.bincount(codes), Z.shape[1]))
+        def probability(codes, weight):
+            total = variances if weight is None else _covariance(Z, weight)
+            parts, score = _parts(Z, codes, weight, total, temperature)
+            scores.append(score)
             return parts["ncc"]
 
         chance = chance_scores(
@@ -172,6 +182,7 @@ class NCTI(RowMetric):
             target.codes,
             self.seed_,
             0 if reason else self.n_permutations,
+            sample_weight,
         )
         if reason:
             scores = [self.score_]
@@ -201,30 +212,50 @@ class NCTI(RowMetric):
         return parts["seli"] + parts["ncc"] - parts["vc"]
 
 
-def _parts(Z, codes, variances, temperature):
-    """Parts of the index, for uncorrelated columns with the variances given."""
-    scatter = ClassScatter(Z, codes)
+def _covariance(Z, sample_weight):
+    """Weighted covariance matrix."""
+    share = sample_weight / sample_weight.sum()
+    centred = (Z - share @ Z) * np.sqrt(share)[:, None]
+    return centred.T @ centred
+
+
+def _parts(Z, codes, sample_weight, total, temperature):
+    """Parts of the index, and their combination; `total` is the covariance, or variances alone."""
+    scatter = ClassScatter(Z, codes, sample_weight=sample_weight)
     n_samples, k = Z.shape
     factor = scatter.factor(temperature, k)
     posterior = scatter.posterior(Z, factor)
+    own = posterior[np.arange(n_samples), codes]
+    if sample_weight is None:
+        ncc = float(own.mean())
+    else:
+        ncc = weighted_mean(own, sample_weight)
+        # A row that weighs twice as much adds to the norms like two.
+        posterior *= np.sqrt(sample_weight * (n_samples / sample_weight.sum()))[:, None]
     order = np.argsort(codes, kind="stable")
-    by_class = np.split(posterior[order], np.cumsum(scatter.sizes)[:-1])
+    by_class = np.split(posterior[order], np.cumsum(scatter.counts)[:-1])
     norms = [np.linalg.svd(block, compute_uv=False).sum() for block in by_class]
-    return {
-        "seli": _discriminant_norm(scatter, factor, variances, temperature),
-        "ncc": min(float(posterior[np.arange(n_samples), codes].mean()), 1.0),
+    parts = {
+        "seli": _discriminant_norm(scatter, factor, total, temperature),
+        "ncc": min(ncc, 1.0),
         "vc": float(np.log(sum(norms))),
     }
+    return parts, _alone(parts, scatter.sizes, scatter.counts, k)
 
 
-def _discriminant_norm(scatter, factor, variances, temperature):
+def _discriminant_norm(scatter, factor, total, temperature):
     """Nuclear norm of the centred samples on the discriminant axes."""
-    k = len(variances)
+    k = len(total)
+    matrix, variances = (np.diag(total), total) if total.ndim == 1 else (total, np.diag(total))
+
+    def spread(axes):
+        return (axes * total[:, None]).T @ axes if total.ndim == 1 else axes.T @ total @ axes
+
     n_axes = min(len(scatter.sizes) - 1, k)
     if n_axes == 0:
         return 0.0
     # Shrunk total less shrunk within-class covariance, as published.
-    between = (1 - temperature) * (np.diag(variances) - scatter.within)
+    between = (1 - temperature) * (matrix - scatter.within)
     between += temperature * (variances.sum() - scatter.trace) / k * np.eye(k)
     half = linalg.solve_triangular(factor, between, lower=True, check_finite=False)
     whitened = linalg.solve_triangular(factor, half.T, lower=True, check_finite=False)
@@ -237,23 +268,22 @@ def _discriminant_norm(scatter, factor, variances, temperature):
     if first < len(eigenvalues) - n_axes:
         # Any axes among those with equal eigenvalues would do: take those of the largest variance.
         tied = axes[:, first:last]
-        turn = linalg.eigh((tied * variances[:, None]).T @ tied, check_finite=False)[1]
+        turn = linalg.eigh(spread(tied), check_finite=False)[1]
         axes[:, first:last] = tied @ turn
     axes = axes[:, -n_axes:]
-    projected = (axes * variances[:, None]).T @ axes
-    squares = np.maximum(linalg.eigvalsh(projected, check_finite=False), 0.0)
+    squares = np.maximum(linalg.eigvalsh(spread(axes), check_finite=False), 0.0)
     return float(np.sqrt(scatter.sizes.sum() * squares).sum())
 
 
-def _alone(parts, sizes, n_components):
-    """Combine parts by limits that depend on the class sizes only."""
+def _alone(parts, sizes, counts, n_components):
+    """Combine parts by limits that depend on the class sizes, by weight and by number, only."""
     n_classes = len(sizes)
     n_axes = max(min(n_classes - 1, n_components), 1)
     spread = parts["seli"] / (n_axes * np.sqrt(sizes.sum()))
     collapsed = np.log(np.sqrt(sizes).sum())
     above = parts["vc"] - collapsed
     # Classes of one sample each have no room above: their matrices are rows.
-    limit = np.log(np.sqrt(sizes * np.minimum(sizes, n_classes)).sum()) - collapsed
+    limit = np.log(np.sqrt(sizes * np.minimum(counts, n_classes)).sum()) - collapsed
     if above <= 0 or limit <= 0:
         above, limit = -above, 0.5 * np.log(n_classes)
     return float(spread / (1 + spread) + parts["ncc"] - np.clip(above / limit, 0.0, 1.0))

@@ -8,19 +8,25 @@ from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
 from ..utils._sklearn import Interval, StrOptions
-from ._base import TransferabilityMetric
+from ._base import CLASS_WEIGHT, WeightedMetric
 from ._canonical import row_ranks
-from ._permutations import chance_scores, reason_to_doubt, trivial_reason
+from ._permutations import (
+    permuted_targets,
+    reason_to_doubt,
+    scores_until_sure,
+    trivial_reason,
+)
 from ._source import check_same_width, check_source_samples
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed, entropy
 
 
-class OTCE(TransferabilityMetric):
+class OTCE(WeightedMetric):
     """Negative conditional entropy of target labels given the source labels transported to them.
 
     Source samples are moved onto target samples by the optimal transport plan for squared
-    Euclidean distances in a common feature space, all samples weighing the same within their set.
+    Euclidean distances in a common feature space. All samples weigh the same within their set,
+    or target samples their sample weights.
     The plan makes source and target labels a joint distribution [1]_, from which two parts follow:
     the task difference H(Y_target | Y_source) and the domain difference W, the cost of the plan.
     The score is -H(Y_target | Y_source), as its authors recommend when no auxiliary transfers are
@@ -49,6 +55,9 @@ class OTCE(TransferabilityMetric):
         for a score far above them. 0 leaves it NaN.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -80,6 +89,9 @@ class OTCE(TransferabilityMetric):
     ------
     ImportError
         If `solver` is "pot" and POT is not installed.
+    ValueError
+        If without a source one sample weighs more than all others together: it could not be moved
+        to them.
 
     Warns
     -----
@@ -99,6 +111,9 @@ class OTCE(TransferabilityMetric):
     Duplicates share what is moved from and to them equally; what remains is decided by the solver
     for rows in an order that depends on their content alone, so that the order in which they came
     and the names of labels never matter.
+
+    With a source a weight of two is the same as a repeated sample; without one it is not, as
+    repeated samples could be moved to each other. Weights need the linear program.
 
     Memory n x m for n source and m target samples, time about cubic.
 
@@ -133,6 +148,7 @@ class OTCE(TransferabilityMetric):
         "solver": [StrOptions({"scipy", "pot"})],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
     def __init__(
@@ -144,6 +160,7 @@ class OTCE(TransferabilityMetric):
         solver="scipy",
         n_permutations=10,
         random_state=0,
+        class_weight=None,
     ):
         self.source_features = source_features
         self.source_labels = source_labels
@@ -151,6 +168,7 @@ class OTCE(TransferabilityMetric):
         self.solver = solver
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _fit(self, X, target, sample_weight):
         source, source_target = check_source_samples(
@@ -158,29 +176,46 @@ class OTCE(TransferabilityMetric):
         )
         if source is not None:
             check_same_width(X, source, "OTCE")
-        transport = _Transport(X, source, self.solver)
+        if source is None and sample_weight is not None and not _can_be_moved(sample_weight):
+            raise ValueError(
+                "OTCE without a source moves every sample to others, which one sample that weighs "
+                "more than all others together can't be; got a largest weight of "
+                f"{sample_weight.max() / sample_weight.sum():.3g} of the sum."
+            )
+        transport = _Transport(X, source, self.solver, sample_weight)
         self.classes_ = target.classes
         self.source_classes_ = target.classes if source is None else source_target.classes
         penalty = float(self.wasserstein_weight) * transport.cost if self.wasserstein_weight else 0
         lowest = np.finfo(np.float64).min
 
-        def joint_of(codes):
+        def joint_of(codes, transport=transport):
             return transport.joint(codes if source is None else source_target.codes, codes)
 
-        def task_part(codes):
-            return -_conditional_entropy(joint_of(codes))
+        def task_part(codes, transport=transport):
+            return -_conditional_entropy(joint_of(codes, transport))
 
         self.joint_ = joint_of(target.codes)
         task = task_part(target.codes)
         self.score_ = max(task - penalty, lowest)
-        self.label_entropy_ = entropy(np.bincount(target.codes) / len(X))
+        shares = np.bincount(target.codes, sample_weight)
+        self.label_entropy_ = entropy(shares / shares.sum())
         self.components_ = {
             "conditional_entropy": task,
             "wasserstein": max(-transport.cost, lowest),
         }
         self.seed_ = drawn_seed(self.random_state)
         # The domain difference is the same for any labels.
-        chance = chance_scores(task_part, task, X, target.codes, self.seed_, self.n_permutations)
+        permuted = permuted_targets(X, target.codes, sample_weight, self.seed_, self.n_permutations)
+        chance = scores_until_sure(
+            task,
+            (
+                task_part(codes)
+                if weight is None
+                else task_part(codes, _Transport(X, source, self.solver, weight))
+                for codes, weight in permuted
+                if weight is None or source is not None or _can_be_moved(weight)
+            ),
+        )
         self.chance_level_ = float("nan")
         if chance:
             self.chance_level_ = max(float(np.mean(chance)) - penalty, lowest)
@@ -197,6 +232,11 @@ def _conditional_entropy(joint):
     return max(float(-(joint * np.log(ratio)).sum()), 0.0)
 
 
+def _can_be_moved(sample_weight):
+    """Whether the samples can be moved to others among themselves."""
+    return 2 * sample_weight.max() <= sample_weight.sum() * (1 + 1e-12)
+
+
 class _Transport:
     """The optimal plan between groups of equal rows.
 
@@ -208,6 +248,8 @@ class _Transport:
         Source rows; None moves every target row to another one.
     solver : {"scipy", "pot"}
         What computes the plan.
+    sample_weight : ndarray of shape (m,), default=None
+        Positive weights of the target rows.
 
     Attributes
     ----------
@@ -215,12 +257,24 @@ class _Transport:
         Mean squared distance over which the source is moved.
     """
 
-    def __init__(self, X, source, solver):
+    def __init__(self, X, source, solver, sample_weight=None):
         self.within = source is None
+        uniform = None if self.within else np.ones(len(source))
+        weights = [None, None]
+        if sample_weight is not None:
+            weights = [sample_weight if self.within else uniform, sample_weight]
         source = X if self.within else source
         self.groups = [row_ranks(source), row_ranks(X)]
         self.sizes = [np.bincount(group) for group in self.groups]
-        orders = [np.argsort(group, kind="stable") for group in self.groups]
+        # Share of each row in its group of equal rows.
+        self.shares = [
+            1 / size[group] if weight is None else weight / np.bincount(group, weight)[group]
+            for group, size, weight in zip(self.groups, self.sizes, weights, strict=True)
+        ]
+        if sample_weight is None:
+            orders = [np.argsort(group, kind="stable") for group in self.groups]
+        else:
+            orders = [np.lexsort((w, group)) for w, group in zip(weights, self.groups, strict=True)]
         # Powers of two are exact: equal distances stay equal.
         unit = power_of_two(max(abs(float(f(A))) for A in (X, source) for f in (np.min, np.max)))
         rows = [
@@ -230,7 +284,10 @@ class _Transport:
         scale = power_of_two(cost.max())
         if self.within:
             np.fill_diagonal(cost, np.inf)
-        i, j, mass = _plan(cost / scale, "scipy" if self.within else solver)
+        masses = None
+        if sample_weight is not None:
+            masses = [w[order] / w[order].sum() for w, order in zip(weights, orders, strict=True)]
+        i, j, mass = _plan(cost / scale, "scipy" if self.within else solver, masses)
         with np.errstate(over="ignore"):
             self.cost = float(np.float64((mass * cost[i, j]).sum()) * unit * unit)
         ends = [
@@ -243,30 +300,39 @@ class _Transport:
         """Joint distribution of labels; equal rows share what is moved from and to them."""
         counts = []
         given = (source_codes, target_codes)
-        for codes, group, size in zip(given, self.groups, self.sizes, strict=True):
+        for codes, group, size, share in zip(
+            given, self.groups, self.sizes, self.shares, strict=True
+        ):
             shape = (len(size), int(codes.max()) + 1)
-            counts.append(sparse.coo_array((1 / size[group], (group, codes)), shape).tocsr())
+            counts.append(sparse.coo_array((share, (group, codes)), shape).tocsr())
         joint = (counts[0].T @ self.plan @ counts[1]).toarray()
         if self.within:
-            joint += self._correction(counts[0])
+            joint += self._correction(counts[0], target_codes)
         return np.maximum(joint, 0.0) / joint.sum()
 
-    def _correction(self, share):
+    def _correction(self, share, codes):
         """Return what changes because no row is moved to itself, in groups moved within.
 
-        Of g equal rows with class shares c, the pairs of different rows have the distribution
-        (g c cᵀ - diag(c)) / (g - 1), in place of c cᵀ.
+        Of equal rows with shares s and class shares c, the pairs of different rows have the
+        distribution (c cᵀ - diag(q)) / (1 - sum q), in place of c cᵀ, where q are the sums over the
+        classes of s²; of g rows that weigh the same, (g c cᵀ - diag(c)) / (g - 1).
         """
-        inside = self.plan.diagonal() / np.maximum(self.sizes[0] - 1, 1)
-        weighted = share.multiply(inside[:, None]).tocsr()
-        return (share.T @ weighted).toarray() - np.diag(weighted.sum(axis=0))
+        group, row_share = self.groups[0], self.shares[0]
+        twice = np.bincount(group, row_share**2)
+        inside = self.plan.diagonal() / np.maximum(1 - twice, np.finfo(float).eps)
+        inside[self.sizes[0] == 1] = 0.0
+        weighted = share.multiply((inside * twice)[:, None]).tocsr()
+        squares = np.bincount(codes, inside[group] * row_share**2, minlength=share.shape[1])
+        return (share.T @ weighted).toarray() - np.diag(squares)
 
 
-def _plan(cost, solver):
-    """Optimal plan between uniform distributions: positions and masses that are not zero."""
+def _plan(cost, solver, masses=None):
+    """Optimal plan between distributions, uniform ones without masses: positions and masses > 0."""
     n, m = cost.shape
     if solver == "pot":
-        return _plan_by_pot(cost)
+        return _plan_by_pot(cost, masses)
+    if masses is not None:
+        return _plan_of_masses(cost, *masses)
     if n % m and m % n:
         return _plan_by_linear_program(cost)
     largest = max(n, m)
@@ -298,7 +364,29 @@ def _plan_by_linear_program(cost):
     return moved // m, moved % m, mass[moved] / mass.sum()
 
 
-def _plan_by_pot(cost):
+def _plan_of_masses(cost, source_mass, target_mass):
+    n, m = cost.shape
+    # No row is moved where that costs infinitely much.
+    i, j = np.nonzero(np.isfinite(cost))
+    columns = np.arange(len(i))
+    ends = sparse.csr_array(
+        (np.ones(2 * len(i)), (np.r_[i, n + j], np.r_[columns, columns])), (n + m, len(i))
+    )
+    # One of the equations follows from the others. Masses are of about the size of 1.
+    result = linprog(
+        cost[i, j],
+        A_eq=ends[:-1],
+        b_eq=np.r_[source_mass * n, target_mass * n][:-1],
+        method="highs-ds",
+        options={"dual_feasibility_tolerance": 1e-10, "primal_feasibility_tolerance": 1e-10},
+    )
+    if result.x is None:
+        raise ValueError(f"The optimal transport of OTCE was not found: {result.message}")
+    moved = np.flatnonzero(result.x > 0)
+    return i[moved], j[moved], result.x[moved] / result.x.sum()
+
+
+def _plan_by_pot(cost, masses):
     try:
         import ot
     except ImportError:
@@ -306,6 +394,6 @@ def _plan_by_pot(cost):
             "OTCE(solver='pot') needs the package POT, which is not installed. Install it with "
             "pip install 'sktransfer[ot]', or use solver='scipy'."
         ) from None
-    plan = ot.emd([], [], cost, numItermax=10**8)
+    plan = ot.emd(*(masses or ([], [])), cost, numItermax=10**8)
     i, j = np.nonzero(plan)
     return i, j, plan[i, j] / plan.sum()

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from ..exceptions import ProbabilityNormalizationWarning, UninformativeScoreWarning
 from ..utils._announce import announce
 from ..utils._sklearn import Interval, StrOptions
-from ._base import RowMetric
+from ._base import CLASS_WEIGHT, RowMetric, WeightedMetric
 from ._logistic import minimize_logistic
 from ._permutations import Chance, chance_scores, reason_to_doubt, trivial_reason
 from ._source_bounds import BOUNDS, PUBLISHED, PUBLISHED_FLOOR, PUBLISHED_ROUNDS
@@ -44,7 +44,7 @@ def _bounds(metric):
     return (-np.inf, np.inf if no_bound else 0.0)
 
 
-class PACTran(RowMetric):
+class PACTran(WeightedMetric, RowMetric):
     """Negative PAC-Bayesian bound on the log loss of a classifier on top of the network.
 
     The bound is the smallest, over distributions of the classifier's parameters, of expected mean
@@ -92,6 +92,9 @@ class PACTran(RowMetric):
         far above them. Each costs as much as the score. 0 leaves it NaN and saves their cost.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -191,6 +194,7 @@ class PACTran(RowMetric):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
     def __init__(
@@ -204,6 +208,7 @@ class PACTran(RowMetric):
         max_iter=1000,
         n_permutations=10,
         random_state=0,
+        class_weight=None,
     ):
         self.kind = kind
         self.formula = formula
@@ -213,6 +218,7 @@ class PACTran(RowMetric):
         self.max_iter = max_iter
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -230,24 +236,24 @@ class PACTran(RowMetric):
 
     def _fit_rows(self, X, target, sample_weight, moments):
         self.classes_ = target.classes
-        sizes = np.bincount(target.codes)
-        self.label_entropy_ = entropy(sizes / len(X))
+        sizes = np.bincount(target.codes, sample_weight)
+        self.label_entropy_ = entropy(sizes / sizes.sum())
         self.seed_ = drawn_seed(self.random_state)
         if self.kind == "gaussian":
             spectrum = moments().spectrum
             constant = spectrum.rank == 0
             Z = spectrum.coordinates(X, spectrum.directions(None))
 
-            def bound_of(codes):
-                return self._gaussian(Z, codes, spectrum.unit, X.shape[1])
+            def bound_of(codes, weight):
+                return self._gaussian(Z, codes, weight, spectrum.unit, X.shape[1])
         else:
             theta = _probabilities(X, self.kind)
             constant = bool((theta == theta[0]).all())
 
-            def bound_of(codes):
-                return self._source(theta, codes)
+            def bound_of(codes, weight):
+                return self._source(theta, codes, weight)
 
-        bound = bound_of(target.codes)
+        bound = bound_of(target.codes, sample_weight)
         vars(self).pop("components_", None)
         if bound.components is not None:
             self.components_ = bound.components
@@ -256,12 +262,13 @@ class PACTran(RowMetric):
         self.score_ = float(np.clip(bound.value, np.finfo(np.float64).min, self.bounds[1]))
         reason = trivial_reason(constant, len(sizes), len(X))
         draws = chance_scores(
-            lambda codes: bound_of(codes).value,
+            lambda codes, weight: bound_of(codes, weight).value,
             self.score_,
             X,
             target.codes,
             self.seed_,
             0 if reason else self.n_permutations,
+            sample_weight,
         )
         chance = Chance.sampled([self.score_] if reason else draws)
         self.chance_level_ = float("nan") if chance is None else chance.mean
@@ -277,18 +284,24 @@ class PACTran(RowMetric):
 
     # ---------------------------------------------------------------------------------- features
 
-    def _gaussian(self, Z, codes, unit, n_features):
+    def _gaussian(self, Z, codes, sample_weight, unit, n_features):
         n_samples, n_classes = len(Z), len(self.classes_)
+        log_weight = np.zeros(n_samples)
+        if sample_weight is not None:
+            # Of permuted labels, whose weights are others, the mean is another one.
+            Z = Z - (sample_weight / sample_weight.sum()) @ Z
+            log_weight = np.log(sample_weight * (n_samples / sample_weight.sum()))
         scale = float(self.penalty_scale) * n_samples
         with np.errstate(over="ignore", under="ignore"):
             penalty = np.clip(1 / scale / unit / unit, 1e-250, 1e250)
-        optimum = minimize_logistic(Z, codes, float(penalty), self.max_iter)
+        optimum = minimize_logistic(Z, codes, float(penalty), self.max_iter, sample_weight)
 
         # In logarithms: the squares of features may lie outside the float range.
-        log_trace = _log_sum(np.log(optimum.curvature[optimum.curvature > 0]))
+        curved = optimum.curvature > 0
+        log_trace = _log_sum(np.log(optimum.curvature[curved]) + log_weight[curved])
         square = np.einsum("ij,ij->i", Z, Z)
-        alive = (optimum.curvature > 0) & (square > 0)
-        log_square = np.log(square[alive]) + 2 * np.log(unit)
+        alive = curved & (square > 0)
+        log_square = np.log(square[alive]) + 2 * np.log(unit) + log_weight[alive]
         log_trace = np.logaddexp(log_trace, _log_sum(log_square + np.log(optimum.curvature[alive])))
         if self.formula == "bound":
             log_trace -= np.log(n_samples)
@@ -305,13 +318,15 @@ class PACTran(RowMetric):
 
     # ------------------------------------------------------------------------ source probabilities
 
-    def _source(self, theta, codes):
-        sizes = np.bincount(codes)
+    def _source(self, theta, codes, sample_weight):
+        if sample_weight is not None:
+            sample_weight = sample_weight * (len(codes) / sample_weight.sum())
+        sizes = np.bincount(codes, sample_weight)
         prior = float(self.concentration) * sizes / sizes.sum()
         if self.formula == "published":
-            value = PUBLISHED[self.kind](theta, codes, prior + PUBLISHED_FLOOR)
+            value = PUBLISHED[self.kind](theta, codes, prior + PUBLISHED_FLOOR, sample_weight)
             return _Bound(float(value), None, PUBLISHED_ROUNDS, True)
-        bound = BOUNDS[self.kind](theta, codes, prior)
+        bound = BOUNDS[self.kind](theta, codes, prior, sample_weight)
         last, moving, n_iter = -np.inf, np.inf, 0
         while n_iter < self.max_iter and moving > _TOLERANCE:
             n_iter += 1

@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 
 from ..utils._sklearn import Interval
-from ._base import RowMetric
+from ._base import CLASS_WEIGHT, RowMetric, WeightedMetric
 from ._canonical import (
     canonical_order,
     reproducible_spectrum,
@@ -13,7 +13,7 @@ from ._canonical import (
     row_order,
     row_ranks,
 )
-from ._permutations import Chance, permuted_labels, reason_to_doubt
+from ._permutations import Chance, permuted_targets, reason_to_doubt
 from ._spectrum import power_of_two
 from ._statistics import drawn_seed
 
@@ -35,7 +35,7 @@ _SEED = 0
 _CONSTANT_ROW = 1e-9
 
 
-class PARC(RowMetric):
+class PARC(WeightedMetric, RowMetric):
     """Pairwise annotation representation comparison: rank correlation of two kinds of distance.
 
     Features are reduced to their leading principal components, each component is divided by its
@@ -60,6 +60,9 @@ class PARC(RowMetric):
         class. None takes all. The components are always those of all samples.
     random_state : int, RandomState instance or None, default=None
         Seed of the draw; without `max_samples` nothing is random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -130,18 +133,20 @@ class PARC(RowMetric):
         "n_components": [None, Interval(Integral, 1, None, closed="left")],
         "max_samples": [None, Interval(Integral, 2, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, n_components=32, max_samples=None, random_state=None):
+    def __init__(self, n_components=32, max_samples=None, random_state=None, *, class_weight=None):
         self.n_components = n_components
         self.max_samples = max_samples
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _fit_rows(self, X, target, sample_weight, moments):
         self.classes_ = target.classes
         self.seed_ = drawn_seed(self.random_state)
         self.chance_level_ = 0.0
-        rows = self._standardised(X, target, moments)
+        rows = self._standardised(X, target, sample_weight, moments)
         self.n_components_ = rows.shape[1]
         codes = target.codes
         if self.max_samples is not None and self.max_samples < len(rows):
@@ -150,25 +155,30 @@ class PARC(RowMetric):
             ranks = row_ranks(X, rounded_norms(rows * weight))
             kept = _stratified_draw(ranks, codes, self.max_samples, self.seed_)
             rows, codes = rows[kept], codes[kept]
+            sample_weight = None if sample_weight is None else sample_weight[kept]
         self.n_samples_ = len(rows)
+        # Pairs weigh the product of these.
+        weight = None if sample_weight is None else sample_weight / sample_weight.mean()
         directions = _unit_rows(rows)
         n_pairs = len(rows) * (len(rows) - 1) // 2
         if n_pairs <= _MOST_SORTED_PAIRS:
-            every, same = _SortedPairs(directions).count(codes)
+            every, same = _SortedPairs(directions).count(codes, weight)
         else:
-            every, same = _counted_pairs(directions, codes)
+            every, same = _counted_pairs(directions, codes, weight)
         self.score_ = _spearman(every, same)
         reason = self._reason(len(X), every, same)
         if reason is None:
-            draws = _permuted_scores(rows, directions, codes)
+            draws = _permuted_scores(rows, directions, codes, weight)
             reason = reason_to_doubt(self.score_, Chance.sampled(draws, 0.0), 1.0)
         self._judge(reason, "Use fewer components or more samples.")
 
-    def _standardised(self, X, target, moments):
+    def _standardised(self, X, target, sample_weight, moments):
         """Return rows of components of mean zero and standard deviation one."""
         if self.n_components is None:
-            return _standardise_columns(X)
-        spectrum = reproducible_spectrum(X, target, moments, lambda spectrum: self.n_components)
+            return _standardise_columns(X, sample_weight)
+        spectrum = reproducible_spectrum(
+            X, target, moments, lambda spectrum: self.n_components, sample_weight
+        )
         # In units, which stay finite for features at the ends of the float range.
         components = spectrum.coordinates(X, spectrum.directions(self.n_components))
         deviation = np.sqrt(spectrum.eigenvalues[: components.shape[1]] / len(X))
@@ -188,15 +198,21 @@ class PARC(RowMetric):
         return None
 
 
-def _standardise_columns(X):
+def _standardise_columns(X, sample_weight):
     """Columns of mean zero and standard deviation one; constant ones become zero."""
+    share = np.full(len(X), 1 / len(X))
+    if sample_weight is not None:
+        share = sample_weight / sample_weight.sum()
     rows = X.astype(np.float64)
     resolution = np.finfo(X.dtype).eps
     unit = power_of_two(np.abs(rows).max(axis=0))
     rows /= unit
-    mean = rows.mean(axis=0)
+    mean = rows.mean(axis=0) if sample_weight is None else share @ rows
     rows -= mean
-    deviation = np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows))
+    if sample_weight is None:
+        deviation = np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows))
+    else:
+        deviation = np.sqrt(share @ np.square(rows))
     constant = deviation <= 8 * resolution * np.abs(mean)
     rows[:, constant] = 0.0
     deviation[constant | (deviation == 0)] = 1.0
@@ -240,13 +256,20 @@ class _SortedPairs:
         self.level = np.cumsum(steps > _TIE)
         self.every = np.bincount(self.level)
 
-    def count(self, codes):
-        """Count all pairs and those of one class at each distinct correlation."""
+    def count(self, codes, weight=None):
+        """Count (or weigh) all pairs and those of one class at each distinct correlation."""
         same = codes[self.first] == codes[self.second]
-        return self.every, np.bincount(self.level[same], minlength=len(self.every))
+        n_levels = len(self.every)
+        if weight is None:
+            return self.every, np.bincount(self.level[same], minlength=n_levels)
+        of_pair = weight[self.first] * weight[self.second]
+        return (
+            np.bincount(self.level, of_pair, minlength=n_levels),
+            np.bincount(self.level[same], of_pair[same], minlength=n_levels),
+        )
 
 
-def _permuted_scores(rows, directions, codes):
+def _permuted_scores(rows, directions, codes, weight):
     """Scores of permuted labels, of a part of the samples if there are very many.
 
     The scatter of a part is larger than that of the whole, by the root of the numbers of samples
@@ -257,21 +280,24 @@ def _permuted_scores(rows, directions, codes):
         kept = _stratified_draw(row_order(rows).argsort(), codes, _MOST_PERMUTED, _SEED)
         smaller = np.sqrt(_MOST_PERMUTED / len(rows))
         rows, directions, codes = rows[kept], directions[kept], codes[kept]
+        weight = None if weight is None else weight[kept]
     pairs = _SortedPairs(directions)
     return [
-        smaller * _spearman(*pairs.count(permuted))
-        for permuted in permuted_labels(rows, codes, _SEED, _N_PERMUTATIONS)
+        smaller * _spearman(*pairs.count(*permuted))
+        for permuted in permuted_targets(rows, codes, weight, _SEED, _N_PERMUTATIONS)
     ]
 
 
-def _counted_pairs(directions, codes):
-    """Count all pairs and those of one class at each step of the grid of correlations."""
+def _counted_pairs(directions, codes, weight=None):
+    """Count (or weigh) all pairs and those of one class at each step of the grid."""
     by_class = np.argsort(codes, kind="stable")
     rows = directions[by_class] * np.sqrt(_GRID)
     class_end = np.cumsum(np.bincount(codes))[codes[by_class]]
     n_samples, n_bins = len(rows), 2 * _GRID + 2
-    every = np.zeros(n_bins, dtype=np.int64)
-    same = np.zeros(n_bins, dtype=np.int64)
+    number = np.int64 if weight is None else np.float64
+    every = np.zeros(n_bins, dtype=number)
+    same = np.zeros(n_bins, dtype=number)
+    weight = None if weight is None else weight[by_class]
     step = max(1, _BLOCK_ELEMENTS // n_samples)
     for start in range(0, n_samples, step):
         stop = min(start + step, n_samples)
@@ -281,10 +307,19 @@ def _counted_pairs(directions, codes):
         bins = block.astype(np.intp)
         # Every pair once: what is on and below the diagonal goes to a bin that is thrown away.
         bins[np.tril_indices(stop - start)] = n_bins - 1
-        every += np.bincount(bins.ravel(), minlength=n_bins)
-        within = [bins[i, i + 1 : class_end[start + i] - start] for i in range(stop - start)]
-        same += np.bincount(np.concatenate(within), minlength=n_bins)
+        of_pair = None if weight is None else np.outer(weight[start:stop], weight[start:])
+        every += np.bincount(bins.ravel(), _ravel(of_pair), minlength=n_bins).astype(number)
+        within = [(i, slice(i + 1, class_end[start + i] - start)) for i in range(stop - start)]
+        same += np.bincount(
+            np.concatenate([bins[part] for part in within]),
+            None if of_pair is None else np.concatenate([of_pair[part] for part in within]),
+            minlength=n_bins,
+        ).astype(number)
     return every[:-1], same[:-1]
+
+
+def _ravel(array):
+    return None if array is None else array.ravel()
 
 
 def _spearman(every, same):
@@ -292,7 +327,7 @@ def _spearman(every, same):
 
     Tied values share the mean of their ranks. 0 where either does not vary.
     """
-    n_pairs, n_same = int(every.sum()), int(same.sum())
+    n_pairs, n_same = every.sum().item(), same.sum().item()
     # Twice the deviation of the ranks from their mean is a whole number.
     deviation = (2 * np.cumsum(every) - every - n_pairs).astype(np.float64) / 2
     of_ranks = every @ deviation**2

@@ -7,7 +7,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ..utils._sklearn import Interval, _fit_context
-from ._base import TransferabilityMetric
+from ..utils._target import Target, check_weights
+from ._base import CLASS_WEIGHT, WeightedMetric
+from ._discriminant import weighted_mean
 from ._permutations import chance_scores, reason_to_doubt
 from ._source import check_same_width, check_source_rows, check_source_samples
 from ._spectrum import power_of_two
@@ -27,7 +29,7 @@ _SMALLEST_DISTANCE = (16 * _EPS) ** 2
 _VANISHING = 64 * _EPS
 
 
-class PAS(TransferabilityMetric):
+class PAS(WeightedMetric):
     """Potential adaptability score: relative margin between the two nearest source classes.
 
     For every target sample the cosine distances to the class centroids of the *source* data, in
@@ -53,6 +55,9 @@ class PAS(TransferabilityMetric):
         enough for a score far above them. 0 leaves it NaN and saves their cost.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -116,6 +121,7 @@ class PAS(TransferabilityMetric):
         "source_centroids": ["array-like", None],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
     def __init__(
@@ -126,23 +132,25 @@ class PAS(TransferabilityMetric):
         *,
         n_permutations=10,
         random_state=0,
+        class_weight=None,
     ):
         self.source_features = source_features
         self.source_labels = source_labels
         self.source_centroids = source_centroids
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _has_source(self):
         return self.source_features is not None or self.source_centroids is not None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = not self._has_source()
+        tags.target_tags.required = not self._has_source() or self.class_weight is not None
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Compute the score of the features.
 
         Parameters
@@ -150,8 +158,11 @@ class PAS(TransferabilityMetric):
         X : array-like of shape (n_samples, n_features)
             Frozen features of the target, float32 or float64. Never changed.
         y : array-like of shape (n_samples,) or (n_samples, 1), default=None
-            The target labels; required without a source. With one their values are not read,
-            whatever they are.
+            The target labels; required without a source and with `class_weight`. Otherwise their
+            values are not read, whatever they are.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative weights, of the margins and, without a source, of the samples in their
+            centroids. A sample of weight 0 counts as absent. Multiplied by `class_weight`.
 
         Returns
         -------
@@ -160,21 +171,26 @@ class PAS(TransferabilityMetric):
         """
         source = self._source()
         if source is None:
-            return self._validate_and_fit(X, y, None)
-        with np.errstate(over="ignore", invalid="ignore"):
-            X = validate_data(self, X, dtype=[np.float64, np.float32])
-        if y is not None:
-            check_consistent_length(X, y)
+            return self._validate_and_fit(X, y, sample_weight)
+        if self.class_weight is not None:
+            X, _, sample_weight = self._validate(X, y, sample_weight, minimum_samples=1)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                X = validate_data(self, X, dtype=[np.float64, np.float32])
+            if y is not None:
+                check_consistent_length(X, y)
+            no_labels = Target("regression", outputs=np.zeros((len(X), 0)))
+            X, _, sample_weight = check_weights(sample_weight, X, no_labels)
         self.classes_, centroids = source
         check_same_width(X, centroids, "PAS")
         self.seed_ = drawn_seed(self.random_state)
         self.centroids_ = centroids
-        self.score_ = _mean_margin(X, _unit_rows(centroids))
+        self.score_ = _mean_margin(X, _unit_rows(centroids), sample_weight)
         self.chance_level_ = float("nan")
         self._judge(self._no_margin())
         return self
 
-    def score(self, X, y=None):
+    def score(self, X, y=None, sample_weight=None):
         """Evaluate the metric afresh on other data, with the same parameters.
 
         Parameters
@@ -182,14 +198,16 @@ class PAS(TransferabilityMetric):
         X : array-like of shape (n_samples, n_features)
             Data of the same kind and width as in ``fit``.
         y : array-like of shape (n_samples,), default=None
-            The target; required without a source, not read with one.
+            The target; required without a source and with `class_weight`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative weights.
 
         Returns
         -------
         score : float
             The score of the data given, higher is better.
         """
-        return super().score(X, y)
+        return super().score(X, y, sample_weight)
 
     def _source(self):
         """Return the labels and centroids of the source classes, or None without a source."""
@@ -212,14 +230,14 @@ class PAS(TransferabilityMetric):
     def _fit(self, X, target, sample_weight):
         self.classes_ = target.classes
         self.seed_ = drawn_seed(self.random_state)
-        self.centroids_ = _centroids(X, target.codes)
+        self.centroids_ = _centroids(X, target.codes, sample_weight)
 
-        def score_of(codes):
-            return _mean_margin(X, _unit_rows(_centroids(X, codes)))
+        def score_of(codes, weight):
+            return _mean_margin(X, _unit_rows(_centroids(X, codes, weight)), weight)
 
-        self.score_ = score_of(target.codes)
+        self.score_ = score_of(target.codes, sample_weight)
         chance = chance_scores(
-            score_of, self.score_, X, target.codes, self.seed_, self.n_permutations
+            score_of, self.score_, X, target.codes, self.seed_, self.n_permutations, sample_weight
         )
         self.chance_level_ = float(np.mean(chance)) if chance else float("nan")
         reason = reason_to_doubt(self.score_, chance, 1.0)
@@ -241,9 +259,10 @@ def _unit_rows(X):
     return np.divide(rows, length, out=rows, where=length > 0)
 
 
-def _centroids(X, codes):
+def _centroids(X, codes, sample_weight=None):
     """Class means, each in a unit of its own, and zero where the rows cancel."""
-    sizes = np.bincount(codes)
+    weight = np.ones(len(X)) if sample_weight is None else sample_weight / sample_weight.max()
+    sizes = np.bincount(codes, weight)
     unit = power_of_two(max(abs(float(X.max())), abs(float(X.min()))))
     sums = np.zeros((len(sizes), X.shape[1]))
     lengths = np.zeros(len(sizes))
@@ -252,7 +271,7 @@ def _centroids(X, codes):
         rows = slice(start, start + step)
         block = (X[rows] / unit).astype(np.float64, copy=False)
         shape = (len(sizes), len(block))
-        members = sparse.csr_array((np.ones(len(block)), (codes[rows], range(len(block)))), shape)
+        members = sparse.csr_array((weight[rows], (codes[rows], range(len(block)))), shape)
         sums += members @ block
         lengths += members @ np.sqrt(np.einsum("ij,ij->i", block, block))
     means = sums / sizes[:, None]
@@ -260,7 +279,7 @@ def _centroids(X, codes):
     return means
 
 
-def _mean_margin(X, directions):
+def _mean_margin(X, directions, sample_weight=None):
     margins = np.empty(len(X))
     step = max(1, _BLOCK_ELEMENTS // max(X.shape[1], len(directions)))
     for start in range(0, len(X), step):
@@ -269,7 +288,7 @@ def _mean_margin(X, directions):
         margins[rows] = np.divide(
             second - first, second, out=np.zeros_like(second), where=second > 0
         )
-    return float(np.clip(np.sort(margins).mean(), 0.0, 1.0))
+    return float(np.clip(weighted_mean(margins, sample_weight), 0.0, 1.0))
 
 
 def _two_smallest(rows, directions):

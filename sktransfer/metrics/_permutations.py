@@ -148,6 +148,75 @@ def permuted_labels(X, codes, seed, n_permutations):
         yield permuted
 
 
+def permuted_targets(X, codes, sample_weight, seed, n_permutations):
+    """Yield permuted labels with the weights that the samples then have.
+
+    The weight of a sample is taken apart into the mean weight of its class, which goes with the
+    label, and the rest, which stays with the row: the classes keep their shares, and weights that
+    are those of classes and nothing else stay so.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows.
+    codes : ndarray of shape (n_samples,)
+        Class of each row.
+    sample_weight : ndarray of shape (n_samples,) or None
+        Positive weights.
+    seed : int
+        Seed.
+    n_permutations : int
+        How many.
+
+    Yields
+    ------
+    codes : ndarray of shape (n_samples,)
+        Classes, numbered by their sizes.
+    sample_weight : ndarray of shape (n_samples,) or None
+        Weights.
+    """
+    if sample_weight is None:
+        for permuted in permuted_labels(X, codes, seed, n_permutations):
+            yield permuted, None
+        return
+    if not n_permutations:
+        return
+    rest, of_class, labels = split_weights(codes, sample_weight)
+    # Equal rows can differ in weight.
+    order = np.lexsort((np.round(rest, 9), row_order(X).argsort()))
+    rng = np.random.default_rng(seed)
+    for _ in range(n_permutations):
+        permuted = np.empty_like(labels)
+        permuted[order] = rng.permutation(labels)
+        yield permuted, rest * of_class[permuted]
+
+
+def split_weights(codes, sample_weight):
+    """Take weights apart into those of classes and those of rows, for :func:`permuted_targets`.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Class of each row.
+    sample_weight : ndarray of shape (n_samples,)
+        Positive weights.
+
+    Returns
+    -------
+    rest : ndarray of shape (n_samples,)
+        Weight of each row as a multiple of the mean weight of its class.
+    of_class : ndarray of shape (n_classes,)
+        Mean weight of the members of each class, smallest class first.
+    labels : ndarray of shape (n_samples,)
+        The labels in ascending order, classes numbered likewise.
+    """
+    sizes = np.bincount(codes)
+    mean = np.bincount(codes, sample_weight) / sizes
+    rank = np.lexsort((mean, sizes))
+    labels = np.repeat(np.arange(len(sizes)), sizes[rank])
+    return sample_weight / mean[codes], mean[rank], labels
+
+
 def scores_until_sure(score, draws, lowest=None):
     """Collect scores of permuted labels, as many as it takes to tell a score from chance.
 
@@ -178,7 +247,7 @@ def scores_until_sure(score, draws, lowest=None):
     return scores
 
 
-def chance_scores(score_of, score, X, codes, seed, n_permutations):
+def chance_scores(score_of, score, X, codes, seed, n_permutations, sample_weight=None):
     """Scores of permuted labels, as many as it takes to tell a score from chance.
 
     The permutations depend on what the rows hold and on the class sizes alone.
@@ -186,7 +255,7 @@ def chance_scores(score_of, score, X, codes, seed, n_permutations):
     Parameters
     ----------
     score_of : callable
-        Takes codes, an array of shape (n_samples,), and returns a score.
+        Takes codes and weights (or None), arrays of shape (n_samples,), and returns a score.
     score : float
         The score of the labels as they are.
     X : ndarray of shape (n_samples, n_features)
@@ -198,13 +267,16 @@ def chance_scores(score_of, score, X, codes, seed, n_permutations):
     n_permutations : int
         The largest number of permutations. After three there are no more if the score is far
         beyond what they scatter.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Positive weights, permuted as :func:`permuted_targets` does.
 
     Returns
     -------
     scores : list of float
         One score per permutation.
     """
-    return scores_until_sure(score, map(score_of, permuted_labels(X, codes, seed, n_permutations)))
+    permuted = permuted_targets(X, codes, sample_weight, seed, n_permutations)
+    return scores_until_sure(score, (score_of(*target) for target in permuted))
 
 
 def reason_to_doubt(score, chance, largest, *, lowest=0.0, what="labels"):

@@ -7,13 +7,13 @@ from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..utils._sklearn import Interval, StrOptions
-from ._base import RowMetric
-from ._discriminant import ClassScatter, adaptive_shrinkage
+from ._base import CLASS_WEIGHT, RowMetric, WeightedMetric
+from ._discriminant import ClassScatter, adaptive_shrinkage, weighted_mean
 from ._permutations import chance_scores, reason_to_doubt, trivial_reason
 from ._statistics import drawn_seed
 
 
-class SFDA(RowMetric):
+class SFDA(WeightedMetric, RowMetric):
     """Self-challenging Fisher discriminant analysis: mean probability of the true class.
 
     A shrunk linear discriminant analysis is fitted to the features. Each sample is then pulled
@@ -45,6 +45,9 @@ class SFDA(RowMetric):
         far above them. 0 leaves it NaN and saves their cost.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -114,12 +117,16 @@ class SFDA(RowMetric):
         ],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
-    def __init__(self, shrinkage="adaptive", *, n_permutations=10, random_state=0):
+    def __init__(
+        self, shrinkage="adaptive", *, n_permutations=10, random_state=0, class_weight=None
+    ):
         self.shrinkage = shrinkage
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _fit_rows(self, X, target, sample_weight, moments):
         spectrum = moments().spectrum
@@ -128,7 +135,7 @@ class SFDA(RowMetric):
         # Along the features' own axes all coordinates are 1.
         ones = directions.sum(axis=0)
         mixed, factor, score, shrinkage = self._challenge(
-            Z, target.codes, ones, spectrum.unit, len(directions)
+            Z, target.codes, sample_weight, ones, spectrum.unit, len(directions)
         )
         self.classes_ = target.classes
         self.shrinkage_ = shrinkage
@@ -139,17 +146,19 @@ class SFDA(RowMetric):
         self.intercept_ = intercept - spectrum.mean @ (directions @ coef)
 
         self.seed_ = drawn_seed(self.random_state)
-        variances = np.square(Z).mean(axis=0)
+        # With weights the columns are uncorrelated for the labels as they are only.
+        variances = np.square(Z).mean(axis=0) if sample_weight is None else None
         reason = trivial_reason(spectrum.rank == 0, len(self.classes_), len(X))
         chance = chance_scores(
-            lambda codes: self._challenge(
-                Z, codes, ones, spectrum.unit, len(directions), variances
+            lambda codes, weight: self._challenge(
+                Z, codes, weight, ones, spectrum.unit, len(directions), variances
             )[2],
             score,
             X,
             target.codes,
             self.seed_,
             0 if reason else self.n_permutations,
+            sample_weight,
         )
         if reason:
             chance = [score]
@@ -161,26 +170,30 @@ class SFDA(RowMetric):
             "Use fewer features, more samples or shrinkage='ledoit_wolf'.",
         )
 
-    def _challenge(self, Z, codes, ones, unit, n_features, variances=None):
+    def _challenge(self, Z, codes, sample_weight, ones, unit, n_features, variances=None):
         """Fit, mix and fit again; return the last fit, its factor, the score and the shrinkage."""
-        first = ClassScatter(Z, codes, variances)
-        shrinkage = self._shrinkage(first, Z, codes, ones, unit, n_features)
+        first = ClassScatter(Z, codes, variances, sample_weight)
+        shrinkage = self._shrinkage(first, Z, codes, sample_weight, ones, unit, n_features)
         own = np.arange(len(codes)), codes
         posterior = first.posterior(Z, first.factor(shrinkage, n_features))
         confidence = softmax(posterior, axis=1)[own][:, None]
         others = (first.means.sum(axis=0) - first.means) / (len(first.means) - 1)
         mixture = confidence * Z
         mixture += (1 - confidence) * others[codes]
-        last = ClassScatter(mixture, codes)
+        last = ClassScatter(mixture, codes, sample_weight=sample_weight)
         factor = last.factor(shrinkage, n_features)
-        score = float(np.mean(last.posterior(mixture, factor)[own]))
+        probability = last.posterior(mixture, factor)[own]
+        if sample_weight is None:
+            score = float(np.mean(probability))
+        else:
+            score = weighted_mean(probability, sample_weight)
         return last, factor, min(score, 1.0), shrinkage
 
-    def _shrinkage(self, scatter, Z, codes, ones, unit, n_features):
+    def _shrinkage(self, scatter, Z, codes, sample_weight, ones, unit, n_features):
         if isinstance(self.shrinkage, Real):
             return float(self.shrinkage)
         if self.shrinkage == "ledoit_wolf":
-            return _ledoit_wolf(scatter, Z, codes, n_features)
+            return _ledoit_wolf(scatter, Z, codes, sample_weight, n_features)
         return adaptive_shrinkage(scatter.within, ones, unit, n_features)
 
     def predict_proba(self, X):
@@ -201,11 +214,15 @@ class SFDA(RowMetric):
         return softmax(X.astype(np.float64) @ self.coef_.T + self.intercept_, axis=1)
 
 
-def _ledoit_wolf(scatter, Z, codes, n_features):
+def _ledoit_wolf(scatter, Z, codes, sample_weight, n_features):
     """Ledoit-Wolf shrinkage of the within-class covariance."""
     n_samples = len(Z)
     squares = np.square(Z - scatter.means[codes]).sum(axis=1)
     norm = float(np.square(scatter.within).sum())
     distance = (norm - scatter.trace**2 / n_features) / n_features
-    error = min((float(squares @ squares) / n_samples - norm) / (n_features * n_samples), distance)
+    if sample_weight is None:
+        fourth = float(squares @ squares) / n_samples
+    else:
+        fourth = float(sample_weight @ squares**2) / sample_weight.sum()
+    error = min((fourth - norm) / (n_features * n_samples), distance)
     return float(np.clip(error / distance, 0.0, 1.0)) if error > 0 else 0.0

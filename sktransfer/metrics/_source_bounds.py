@@ -10,14 +10,18 @@ PUBLISHED_ROUNDS = 10
 
 
 class _SourceBound:
-    """What the two variational bounds share: the responsibilities q of the source classes."""
+    """What the two variational bounds share: the responsibilities q of the source classes.
 
-    def __init__(self, theta, codes, prior):
+    Weights, which sum to the number of samples, multiply the terms of the samples.
+    """
+
+    def __init__(self, theta, codes, prior, sample_weight=None):
         self.theta, self.codes = theta, codes
         self.prior = prior[:, None]
         n_samples = len(codes)
+        self.weight = np.ones(n_samples) if sample_weight is None else sample_weight
         self.members = sparse.csr_array(
-            (np.ones(n_samples), (codes, np.arange(n_samples))), (len(prior), n_samples)
+            (self.weight, (codes, np.arange(n_samples))), (len(prior), n_samples)
         )
         self.q = theta
 
@@ -33,7 +37,11 @@ class _SourceBound:
         self.q = self.theta * np.exp(exponent - largest)
         total = self.q.sum(axis=1, keepdims=True)
         self.q /= total
-        return float(np.sort((largest + np.log(total))[:, 0]).sum())
+        return self.total((largest + np.log(total))[:, 0])
+
+    def total(self, terms):
+        """Sum terms of the samples, in an order that only they decide."""
+        return float(np.sort(self.weight * terms).sum())
 
 
 class _DirichletBound(_SourceBound):
@@ -55,18 +63,18 @@ def _log_beta(a):
 
 
 class _GammaBound(_SourceBound):
-    def __init__(self, theta, codes, prior):
-        super().__init__(theta, codes, prior)
+    def __init__(self, theta, codes, prior, sample_weight=None):
+        super().__init__(theta, codes, prior, sample_weight)
         self.normaliser = np.full(len(codes), prior.sum())
 
     def round(self):
         """Update M, then q and the normalisers; return minus log loss and divergence."""
         a = self.counts()
-        b = 1 + (self.theta / self.normaliser[:, None]).sum(axis=0)
+        b = 1 + (self.weight[:, None] * self.theta / self.normaliser[:, None]).sum(axis=0)
         expected_log = digamma(a) - np.log(b)
         mass = a.sum(axis=0) / b
         self.normaliser = self.theta @ mass
-        fit = self.update(expected_log) - float(np.sort(np.log(self.normaliser)).sum())
+        fit = self.update(expected_log) - self.total(np.log(self.normaliser))
         divergence = (a - self.prior) * digamma(a) - gammaln(a) + gammaln(self.prior)
         divergence = divergence.sum(axis=0) + self.prior.sum() * np.log(b) + mass * (1 - b)
         n_samples = len(self.codes)
@@ -76,8 +84,8 @@ class _GammaBound(_SourceBound):
 BOUNDS = {"dirichlet": _DirichletBound, "gamma": _GammaBound}
 
 
-def _published_dirichlet(theta, codes, prior):
-    bound = _SourceBound(theta, codes, prior)
+def _published_dirichlet(theta, codes, prior, sample_weight=None):
+    bound = _SourceBound(theta, codes, prior, sample_weight)
     log_source = np.log(theta + PUBLISHED_FLOOR)
     for _ in range(PUBLISHED_ROUNDS):
         a = bound.counts()
@@ -87,15 +95,15 @@ def _published_dirichlet(theta, codes, prior):
     return value / (len(codes) * len(prior))
 
 
-def _published_gamma(theta, codes, prior):
-    bound = _SourceBound(theta, codes, prior)
+def _published_gamma(theta, codes, prior, sample_weight=None):
+    bound = _SourceBound(theta, codes, prior, sample_weight)
     log_source = np.log(theta + PUBLISHED_FLOOR)
     for _ in range(PUBLISHED_ROUNDS):
         a = bound.counts()
         normaliser = theta @ a.sum(axis=0)
         divergence = _published_round(bound, log_source, digamma(a))
     value = (gammaln(bound.prior) - gammaln(a)).sum() + divergence
-    value += (np.log(normaliser) - 1).sum()
+    value += (bound.weight * (np.log(normaliser) - 1)).sum()
     return -(value / (len(codes) * len(prior)) + 1)
 
 
@@ -104,7 +112,7 @@ def _published_round(bound, log_source, expected_log):
     exponent = log_source + expected_log[bound.codes]
     log_q = exponent - logsumexp(exponent, axis=1, keepdims=True)
     bound.q = np.exp(log_q)
-    return (bound.q * (log_q - log_source)).sum()
+    return (bound.weight[:, None] * bound.q * (log_q - log_source)).sum()
 
 
 PUBLISHED = {"dirichlet": _published_dirichlet, "gamma": _published_gamma}

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import linalg
 
 from ..utils._sklearn import Interval, StrOptions
+from ._base import CLASS_WEIGHT
 from ._class_metric import ClassMomentMetric
 from ._permutations import reason_to_doubt, trivial_reason
 from ._statistics import drawn_seed
@@ -55,6 +56,9 @@ class TransRate(ClassMomentMetric):
         the chance level NaN.
     random_state : int, RandomState instance or None, default=0
         Seed of the permutations. The score itself is not random.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes by label, 1 where the dict has none; "balanced" weighs all classes
+        the same in total. They multiply the sample weights.
 
     Attributes
     ----------
@@ -133,6 +137,7 @@ class TransRate(ClassMomentMetric):
         "normalize": ["boolean"],
         "n_permutations": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
     def __init__(
@@ -143,12 +148,14 @@ class TransRate(ClassMomentMetric):
         *,
         n_permutations="auto",
         random_state=0,
+        class_weight=None,
     ):
         self.eps = eps
         self.weights = weights
         self.normalize = normalize
         self.n_permutations = n_permutations
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _score_parts(self, moments, parts, rows):
         spectrum = moments.spectrum
@@ -161,7 +168,7 @@ class TransRate(ClassMomentMetric):
             log_factor -= float(np.log(spectrum.trace))
         center, unit = spectrum.mean, spectrum.unit
 
-        def rate(variances, n_values, exact):
+        def rate(variances, n_values, exact, center=center):
             computed = _coding_rate(variances, log_factor)
             if exact is None or _rounding(variances, n_values, log_factor) <= _DOUBT * max(
                 computed, 1.0
@@ -180,23 +187,36 @@ class TransRate(ClassMomentMetric):
             None if rows is None else rows.whole,
         )
 
-        def score_of(parts, rows):
+        def score_of(parts, rows, total=self.rate_, center=center):
             rates, shares = [], []
             for code, part in enumerate(parts):
                 variances = linalg.eigvalsh(part.mean_square(center, unit), check_finite=False)
                 exact = None if rows is None else partial(rows.part, code)
-                rates.append(rate(np.maximum(variances[::-1], 0.0), len(variances), exact))
+                rates.append(rate(np.maximum(variances[::-1], 0.0), len(variances), exact, center))
                 shares.append(part.weight)
             weights = np.ones(len(shares)) if self.weights == "uniform" else np.array(shares)
-            score = self.rate_ - float(weights @ rates / weights.sum())
+            score = total - float(weights @ rates / weights.sum())
             return max(score, 0.0) if self.weights == "prior" else score, np.array(rates)
+
+        def score_of_permuted(rows):
+            if rows.sample_weight is None:
+                return score_of(rows, rows)[0]
+            # Weights of classes went with the labels: mean and rate of all samples are others.
+            whole = rows.whole()
+            center = whole.mean_and_covariance(
+                None, np.zeros(whole.X.shape[1]), unit, diagonal=True
+            )
+            variances = linalg.eigvalsh(whole.mean_square(center[0], unit), check_finite=False)
+            variances = np.maximum(variances[::-1], 0.0)
+            total = rate(variances, len(variances), rows.whole, center)
+            return score_of(rows, rows, total, center)[0]
 
         self.classes_ = moments.classes
         self.score_, self.class_rates_ = score_of(parts, rows)
         self.seed_ = drawn_seed(self.random_state)
         lowest = 0.0 if self.weights == "prior" else None
         chance = self._chance(
-            lambda permuted: score_of(permuted, permuted)[0],
+            score_of_permuted,
             self.score_,
             rows,
             self._number_of_permutations(rows),
