@@ -6,13 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from ..evaluation._uncertainty import fewest_resamples
-from ..metrics import LogME, MetricInputs
-from ..metrics._quick_evidence import quick_score
 from ._metric_collection import is_relative_to_pool, needs_network
+from ._prepared_metric import PreparedMetric
 from ._results import reason_of
 from ._shared_rows import comparable_rows
 
@@ -152,15 +150,10 @@ class ResampledScores:
         n_kept = resamples.n_resamples if is_relative_to_pool(metric) else 0
         return cls(np.full(resamples.n_resamples, np.nan), [None] * n_kept)
 
-    def score(self, number, inputs, metric):
+    def score(self, number, prepared, rows, weight, shared):
         """Score one resample; an error is no score, and its reason is kept."""
         try:
-            if type(metric) is LogME:
-                inputs.require(metric)
-                score = quick_score(metric, inputs._shared_moments(metric))
-            else:
-                fitted = inputs.fit(metric)
-                score = fitted.score_
+            score, fitted = prepared.score(rows, weight, shared)
         except Exception as error:
             self.reason = self.reason or reason_of(error)
             return
@@ -299,47 +292,36 @@ def resample_scores(task, resamples, metrics):
     resampled : dict of str to ResampledScores
         By metric.
     """
+
+    def select(array):
+        return array if array is None or task.rows is None else array[task.rows]
+
+    y = select(task.y)
+    inputs = {
+        "features": select(task.features),
+        "probabilities": select(task.probabilities),
+        "source_centroids": task.source_centroids,
+    }
     resampled = {name: ResampledScores.empty(metric, resamples) for name, metric in metrics.items()}
-
-    def select(array, rows):
-        return array if array is None or rows is None else array[rows]
-
-    features, probabilities, y = (
-        select(array, task.rows) for array in (task.features, task.probabilities, task.y)
-    )
-    metrics = {name: _without_chance(metric) for name, metric in metrics.items()}
-    own_weights = {name: select(task.sample_weights.get(name), task.rows) for name in task.metrics}
+    prepared = {name: PreparedMetric(metric, y, **inputs) for name, metric in metrics.items()}
+    own_weights = {name: select(task.sample_weights.get(name)) for name in metrics}
+    schemes = {name: resamples.schemes[name] for name in metrics}
     for number in range(resamples.n_resamples):
-        drawn = select(resamples.weights(number), task.sampled)
-        half = None
-        inputs = {}
-        for name, metric in metrics.items():
-            weight, rows = own_weights[name], None
-            if resamples.schemes[name] == "dirichlet":
-                weight = drawn if weight is None else drawn * weight
-            else:
-                if half is None:
-                    half = resamples.half(number, y, task.sampled)
-                rows = half
-            key = (id(own_weights[name]), resamples.schemes[name])
-            if key not in inputs:
-                inputs[key] = MetricInputs(
-                    select(y, rows),
-                    features=select(features, rows),
-                    probabilities=select(probabilities, rows),
-                    sample_weight=select(weight, rows),
-                    source_centroids=task.source_centroids,
-                )
-            resampled[name].score(number, inputs[key], metric)
+        drawn = half = None
+        if "dirichlet" in schemes.values():
+            drawn = resamples.weights(number)
+            drawn = drawn if task.sampled is None else drawn[task.sampled]
+        if "half" in schemes.values():
+            half = resamples.half(number, y, task.sampled)
+        shared = {}
+        for name, scheme in schemes.items():
+            rows, weight = (None, drawn) if scheme == "dirichlet" else (half, None)
+            own = own_weights[name]
+            if own is not None:
+                weight = own if weight is None else weight * own
+            moments = shared.setdefault((scheme, id(own)), {})
+            resampled[name].score(number, prepared[name], rows, weight, moments)
     return resampled
-
-
-def _without_chance(metric):
-    """Spare the scores of permuted labels, which only tell what chance gives."""
-    own = type(metric).__module__.partition(".")[0] == __name__.partition(".")[0]
-    if own and "n_permutations" in metric.get_params(deep=False):
-        return clone(metric).set_params(n_permutations=0)
-    return metric
 
 
 def _without_large_parts(fitted):
