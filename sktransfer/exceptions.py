@@ -94,6 +94,10 @@ class CandidateFailedWarning(TransferabilityWarning):
     """A candidate could not be fitted, extracted or scored; the others were not affected."""
 
 
+class TargetMeasureWarning(TransferabilityWarning):
+    """The metric that decides has no variant for the measure that was asked for."""
+
+
 class UndefinedResamplesWarning(TransferabilityWarning):
     """A candidate has no score on some resamples, which its uncertainty was found without."""
 

@@ -160,7 +160,7 @@ class CandidateComposition(NamedCandidates):
         for name, candidate in self.candidates:
             if candidate != "drop":
                 router.add(**{name: as_candidate(candidate)}, method_mapping=to_candidate)
-        metrics = named_metrics(getattr(self, self._metric_parameter), self._metric_parameter)
+        metrics = named_metrics(self._given_metrics(), self._metric_parameter)
         for name, metric in metrics.items():
             router.add(**{self._metric_route(metrics, name): metric}, method_mapping=to_metric)
         if hasattr(self.cv, "split"):
@@ -183,6 +183,10 @@ class CandidateComposition(NamedCandidates):
                     dtype for dtype in dtypes[0] if all(dtype in others for others in dtypes)
                 ]
         return tags
+
+    def _given_metrics(self):
+        """Metrics as the parameter has them, or stands for."""
+        return getattr(self, self._metric_parameter)
 
     def _metric_route(self, metrics, name):
         """Name of a metric in the metadata routing."""

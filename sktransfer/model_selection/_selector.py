@@ -31,12 +31,17 @@ from ._selection_uncertainty import (
     uncertainty_columns,
     uncertainty_warnings,
 )
+from ._target_measure import TARGET_MEASURES, MeasuredMetrics, require_classes
 
 __all__ = ["TransferabilitySelector"]
 
 
 class TransferabilitySelector(
-    BestCandidateMixin, MetaEstimatorMixin, CallbackSupportMixin, CandidateComposition
+    MeasuredMetrics,
+    BestCandidateMixin,
+    MetaEstimatorMixin,
+    CallbackSupportMixin,
+    CandidateComposition,
 ):
     """Rank candidates by a transferability-estimation metric and transform with the best one.
 
@@ -52,9 +57,9 @@ class TransferabilitySelector(
         The candidates with their names. Clones are fitted, the objects passed are never changed.
         With :meth:`set_params` a candidate can be replaced by another, by ``"drop"``, which
         leaves it out, or by ``"passthrough"``, which stands for the data as they are.
-    metric : str, metric, list of these, or dict of str to these, default="logme"
+    metric : str, metric, list of these, or dict of str to these, default="auto"
         The metric to rank by, as a name known to :func:`sktransfer.metrics.get_metric` or as an
-        instance. Of several metrics, scored on the same features, `refit` names the one that
+        instance. "auto" is what suits `target_measure`, "logme" without one. Of several metrics, scored on the same features, `refit` names the one that
         decides. A dict gives the metrics names of your own.
     cv : int, cross-validation generator or iterable, default=None
         How far do the scores depend on the sample?
@@ -98,9 +103,9 @@ class TransferabilitySelector(
         "linearprobe", predictions of every sample without itself, from at most 2,000 samples;
         "untrained_twin", the score by the deciding metric of the same architecture with random
         weights, for torch backbones; and "random", a random order. A twin takes one more forward
-        pass. "auto" makes that of the best candidate, and all of them where there are at most a
-        quarter as many architectures as candidates; "all" makes them all, and so does a list with
-        this name. None computes none.
+        pass. "auto" makes twins of networks that are known to be pretrained: that of the best
+        candidate, and all where there are at most a quarter as many architectures as candidates.
+        "all" makes them all, and so does a list with this name. None computes none.
     n_resamples : int, default=0
         On how many resamples of the rows to score all candidates again, for ``uncertainty_``; 0
         for none. With a level of 0.95 at least 40 are needed, and 200 are enough. Features that
@@ -115,6 +120,15 @@ class TransferabilitySelector(
     random_state : int, RandomState instance or None, default=0
         Seed of the resamples. The order of the rows doesn't matter if their content can be told:
         that of arrays and of names of files.
+    target_measure : {"accuracy", "balanced_accuracy", "roc_auc", "roc_auc_ovr", "neg_log_loss"}, \
+            default=None
+        The measure that the fine-tuned network will be judged by, for class labels.
+        ``metric="auto"`` and metrics given by name are then variants for it, see :ref:`imbalance`:
+        for "balanced_accuracy" with ``class_weight="balanced"``, for "roc_auc" and "roc_auc_ovr"
+        (the same here: of more than two classes, the mean of one against the rest) with
+        ``scoring="roc_auc_ovr"``. A metric given as an instance is taken as it is, and one without
+        a variant too; if that one decides, there is a
+        :class:`~sktransfer.exceptions.TargetMeasureWarning`.
 
     Attributes
     ----------
@@ -179,7 +193,7 @@ class TransferabilitySelector(
     tied_with_best_ : list of str
         The candidates that can't be told apart from the best by the deciding metric: the one with
         the highest expected score over fresh samples of this size is among them with a probability
-        of about `level`. Only with `n_resamples`.
+        of about `level`. Only with `n_resamples`, and not for a consensus of ranks.
     n_splits_ : int
         Number of splits, 1 without `cv`.
     n_features_in_ : int
@@ -219,6 +233,7 @@ class TransferabilitySelector(
     _parameter_constraints: dict = {
         "candidates": [list],
         "metric": [str, HasMethods(["fit"]), list, tuple, dict],
+        "target_measure": [StrOptions(set(TARGET_MEASURES)), None],
         "cv": ["cv_object"],
         "refit": [str, None],
         "n_jobs": [Integral, None],
@@ -235,7 +250,7 @@ class TransferabilitySelector(
     def __init__(
         self,
         candidates,
-        metric="logme",
+        metric="auto",
         *,
         cv=None,
         refit=None,
@@ -248,6 +263,7 @@ class TransferabilitySelector(
         level=0.95,
         resampling="auto",
         random_state=0,
+        target_measure=None,
     ):
         self.candidates = candidates
         self.metric = metric
@@ -262,6 +278,7 @@ class TransferabilitySelector(
         self.level = level
         self.resampling = resampling
         self.random_state = random_state
+        self.target_measure = target_measure
 
     @_fit_context(
         # candidates and metrics are not validated yet
@@ -311,10 +328,11 @@ class TransferabilitySelector(
     def _select(self, X, y, fit_params, method):
         """Do what fit does, and return what the best candidate gave for X."""
         candidates = self._validate_candidates()
-        metrics = validated_metrics(self.metric)
+        metrics = validated_metrics(self._given_metrics())
         deciding = deciding_metric(metrics, self.refit)
         plan = plan_baselines(self.baselines)
         prepared = self._prepare(X, y, fit_params, method, candidates, metrics)
+        require_classes(self.target_measure, prepared["y"])
         prepared["resamples"] = plan_resamples(self, metrics, X, prepared["y"])
         metrics = with_one_seed(metrics)
 
@@ -356,6 +374,7 @@ class TransferabilitySelector(
             raise failed[0]  # on all samples, though not in the splits
         self._store(results, selection, best, deciding, cells)
         given = uncertainty_warnings(self.uncertainty_, results)
+        given += self._unsuited_warnings(deciding, metrics)
         for message, category in [*results.warnings_to_give(), *given]:
             # the frames between: this method, fit, and the wrapper that _fit_context makes
             warnings.warn(message, category, stacklevel=4)
@@ -378,7 +397,7 @@ class TransferabilitySelector(
         )
         self.cv_results_.update(uncertainty_columns(self.uncertainty_))
         self.__dict__.pop("tied_with_best_", None)
-        if self.uncertainty_:
+        if deciding in self.uncertainty_:
             self.tied_with_best_ = list(self.uncertainty_[deciding].tied_with_best)
         self.best_index_ = best.index
         self.best_name_ = names[best.index]
