@@ -85,6 +85,7 @@ class MetricInputs:
             self._give_source(metric)
             if getattr(metric, "lives_on_moments", False):
                 metric._validate_params()
+                # The moments hold the weights of the classes already.
                 metric._fit_gathered(self._shared_moments(metric))
                 _check_feature_names(metric, self.features, reset=True)
                 return metric

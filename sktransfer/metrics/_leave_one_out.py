@@ -186,13 +186,13 @@ class Fit:
         remaining = self.probe.left_square @ share + self.probe.outside
         return np.maximum(remaining, np.finfo(float).tiny)
 
-    def pair_differences(self, penalty, output, rows, others):
+    def pair_order(self, penalty, output, rows, others):
         """Compare the predictions of two rows by the model of all but these two.
 
         With the hat matrix H = s sᵀ + G, where s sᵀ is the mean's part and G that of the features,
-        the predictions of rows u that are left out together are (I - H_uu)⁻¹ (f - H_uu t)_u. What
-        both have from the mean drops out of their difference, so that nothing cancels for a large
-        penalty either.
+        the residuals of rows u that are left out together are (I - H_uu)⁻¹ r_u, and their
+        predictions (I - H_uu)⁻¹ (f - H_uu t)_u. The former have the digits where the model can fit
+        every sample; the latter, less what both rows have from the mean, for a large penalty.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Fit:
 
         Returns
         -------
-        sign : ndarray of shape (len(rows), len(others))
+        order : ndarray of shape (len(rows), len(others))
             1 where the prediction of the row is larger than that of the other, -1 where it is
             smaller, 0 where they are equal but for rounding.
         """
@@ -213,31 +213,41 @@ class Fit:
         n_samples = len(probe.left)
         share = penalty / (probe.eigenvalues + penalty)
         kept = probe.eigenvalues / (probe.eigenvalues + penalty)
+        root = np.ones(n_samples) if probe.weight is None else np.sqrt(probe.weight)
         t = self._scaled[:, output]
         fitted = probe.left @ (kept * self.loadings[:, output])
-        inside = probe.left_square @ kept
-        remaining = self._remaining(share)
-        root = np.ones(n_samples) if probe.weight is None else np.sqrt(probe.weight)
+        residual = probe.left @ (share * self.loadings[:, output]) + self.unreached[:, output]
+        inside, remaining = probe.left_square @ kept, self._remaining(share)
 
-        # Of the pair (i, j): i down, j across.
+        # Of the pair (i, j): i down, j across. Residuals and I - H may be tiny together.
         i, j = rows[:, None], others[None, :]
         both = (probe.left[rows] * kept) @ probe.left[others].T
         if probe.rank >= n_samples - 1:
             cross = -(probe.left[rows] * share) @ probe.left[others].T
         else:
             cross = root[i] * root[j] / n_samples + both
-        shift = -(root[i] * t[i] + root[j] * t[j]) / n_samples
-        ratio = root[j] / root[i]
-        from_mean = shift * (inside[i] - inside[j] + both * (ratio - 1 / ratio))
-        one = (fitted[i] - inside[i] * t[i] - both * t[j]) * (
-            remaining[j] / root[i] - cross / root[j]
-        )
-        two = (fitted[j] - inside[j] * t[j] - both * t[i]) * (
-            cross / root[i] - remaining[i] / root[j]
-        )
-        difference = from_mean + one + two
-        size = np.abs(from_mean) + np.abs(one) + np.abs(two)
-        return np.sign(difference) * (np.abs(difference) > _TIE * size)
+        unit = remaining.max()
+        residual, remaining, cross = residual / unit, remaining / unit, cross / unit
+        determinant = remaining[i] * remaining[j] - cross**2
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            left_i = (remaining[j] * residual[i] + cross * residual[j]) / root[i] / determinant
+            left_j = (cross * residual[i] + remaining[i] * residual[j]) / root[j] / determinant
+            own = t[i] / root[i] - t[j] / root[j]
+            difference = own - (left_i - left_j)
+            size = np.abs(own) + np.abs(left_i) + np.abs(left_j)
+
+            ratio = root[j] / root[i]
+            shift = -(root[i] * t[i] + root[j] * t[j]) / n_samples
+            mean = shift * (inside[i] - inside[j] + both * (ratio - 1 / ratio)) / unit
+            of_i = fitted[i] - inside[i] * t[i] - both * t[j]
+            of_i *= remaining[j] / root[i] - cross / root[j]
+            of_j = fitted[j] - inside[j] * t[j] - both * t[i]
+            of_j *= cross / root[i] - remaining[i] / root[j]
+            scale = determinant * unit
+            other_size = (np.abs(mean) + np.abs(of_i) + np.abs(of_j)) / scale
+            better = other_size < size
+            difference[better] = ((mean + of_i + of_j) / scale)[better]
+        return np.sign(difference) * (np.abs(difference) > _TIE * np.minimum(size, other_size))
 
 
 def credits(fit, residual, codes):
@@ -324,7 +334,7 @@ def roc_auc_ovr(fit, penalty, codes):
         step = max(1, _BLOCK_ELEMENTS // len(others))
         won = np.concatenate(
             [
-                fit.pair_differences(penalty, code, members[start : start + step], others)
+                fit.pair_order(penalty, code, members[start : start + step], others)
                 @ weight[others]
                 for start in range(0, len(members), step)
             ]

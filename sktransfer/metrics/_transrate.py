@@ -203,10 +203,9 @@ class TransRate(ClassMomentMetric):
                 return score_of(rows, rows)[0]
             # Weights of classes went with the labels: mean and rate of all samples are others.
             whole = rows.whole()
-            center = whole.mean_and_covariance(
-                None, np.zeros(whole.X.shape[1]), unit, diagonal=True
-            )
-            variances = linalg.eigvalsh(whole.mean_square(center[0], unit), check_finite=False)
+            origin = np.zeros(whole.X.shape[1])
+            center, _ = whole.mean_and_covariance(None, origin, unit, diagonal=True)
+            variances = linalg.eigvalsh(whole.mean_square(center, unit), check_finite=False)
             variances = np.maximum(variances[::-1], 0.0)
             total = rate(variances, len(variances), rows.whole, center)
             return score_of(rows, rows, total, center)[0]
