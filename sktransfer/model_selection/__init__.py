@@ -1,5 +1,6 @@
 """Choosing among pretrained candidates, and among metrics to choose by."""
 
+from ._halving import HalvingTransferabilitySelector
 from ._metric_search import MetricSearchCV
 from ._scorer import make_transferability_scorer
 from ._selector import TransferabilitySelector
@@ -7,6 +8,7 @@ from ._study import RobustnessStudy
 from ._subsets import NestedStratifiedSubsets
 
 __all__ = [
+    "HalvingTransferabilitySelector",
     "MetricSearchCV",
     "NestedStratifiedSubsets",
     "RobustnessStudy",

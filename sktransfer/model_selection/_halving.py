@@ -1,0 +1,309 @@
+"""A race: the metric's choice, checked by short fine-tunings of the candidates next to it."""
+
+import os
+from collections.abc import Mapping
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin
+
+from ..backbones._store import FeatureStore
+from ..utils._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from ._composition import NamedCandidates
+from ._halving_best import RaceWinnerMixin
+from ._halving_inputs import COSTS, check_costs, check_template
+from ._halving_prepare import prepare_race
+from ._halving_rule import starters
+from ._validation import check_target, open_memory
+
+__all__ = ["HalvingTransferabilitySelector"]
+
+
+class HalvingTransferabilitySelector(RaceWinnerMixin, MetaEstimatorMixin, NamedCandidates):
+    """Race candidates: metrics choose who starts, short fine-tunings decide, within a budget.
+
+    All candidates are ranked by a metric on frozen features, as by
+    :class:`TransferabilitySelector`. The first of them are fine-tuned for a few epochs and judged
+    on rows that they were not trained on, the better half goes on with more epochs, and so forth,
+    until the winner is clear or the budget is spent. The first by the metric wins unless another
+    one is *surely* better on the validation rows.
+
+    Read more in the :ref:`User Guide <racing>`.
+
+    Parameters
+    ----------
+    candidates : list of (str, backbone) tuples
+        The candidates with their names, as for :class:`TransferabilitySelector`. They have to be
+        torch backbones, unless `estimator` trains the head alone.
+    metric : str, metric, list of these, or dict of str to these, default="logme"
+        The metric that the race begins with. Of several metrics the order is that of
+        :func:`~sktransfer.evaluation.consensus`.
+    estimator : FineTuneClassifier or FineTuneRegressor, default=None
+        How candidates would be fine-tuned; its ``backbone`` and ``random_state`` are replaced. None
+        is a :class:`~sktransfer.finetune.FineTuneClassifier`, or a
+        :class:`~sktransfer.finetune.FineTuneRegressor` for real values, with its defaults. In the
+        race, learning rates fall to zero within each round, and batches are smaller where there are
+        few rows, so that a round has steps enough.
+    budget : float, default=0.15
+        What the choice may cost, as a share of fine-tuning every candidate once with `estimator` on
+        all rows. A row that is trained on costs the weight of its candidate, see `cost`; a row that
+        is passed through without training costs a third of it, the features for the metrics
+        included. The fine-tuning of the winner is not part of it (``refit_cost_``).
+    share : float, default=1/3
+        Share of the candidates, the first by the metric, that may start: two at least, those tied
+        with the last of them included. Fewer do where the budget would leave each too few epochs.
+    factor : float, default=2
+        By what the number of candidates is divided after a round.
+    confidence : float, default=0.95
+        How sure a round has to be to drop a candidate as worse than the first by the metric, or, in
+        the last round, to prefer another one to it: the probability that no such decision of the
+        round is an accident of the validation rows.
+    scoring : str or callable, default=None
+        The measure on validation rows, greater is better, as in
+        :func:`~sktransfer.finetune.reference_ranking`. None is "accuracy" for classes and "r2" for
+        values.
+    cv : int, splitter or iterable of (train, judge) row numbers, default=None
+        On which rows candidates are judged, unless ``fit`` is given `X_val`. None deals the rows of
+        each class to four folds, and uses as many of these as give 200 rows to judge by: of few
+        rows each is trained on and judged by in turn. An integer uses so many folds.
+    cost : {"multiply_adds", "n_parameters", "equal"} or dict of str to float, \
+default="multiply_adds"
+        What a row costs: multiplications and additions of a forward pass, parameters, the same for
+        all, or numbers of your own by candidate, such as seconds. Networks without convolutional or
+        linear layers are weighed by parameters. Of heads alone all cost the same, and passes for
+        features nothing, as every way of choosing needs them.
+    refit : bool, default=True
+        Whether the winner is fine-tuned with `estimator` on all rows in the end.
+    out : str or path, default=None
+        Folder in which every training is kept when it is done, with its weights as long as the race
+        needs them. The same call goes on where it was killed, does nothing twice, and comes to the
+        same result.
+    memory : str, path, FeatureStore or object with the interface of `joblib.Memory`, default=None
+        Where to keep features, as for :class:`TransferabilitySelector`. None is a folder in `out`,
+        if there is one.
+    random_state : int, RandomState instance or None, default=0
+        Seed of validation rows, trainings and resamples. None takes that of the results in `out`,
+        or draws one.
+    n_threads : int, default=1
+        Threads of torch for each training on a CPU. Results depend on it, a little.
+    n_jobs : int, default=None
+        Number of processes that compute metrics and train networks. On a GPU networks are trained
+        one after the other. The result does not depend on it.
+    error_score : "raise" or numpy.nan, default=numpy.nan
+        What to do if a candidate fails to be scored or trained. With NaN it is ranked last, a
+        :class:`~sktransfer.exceptions.CandidateFailedWarning` tells why, and the others go on;
+        ``"raise"`` lets the error through.
+    verbose : int, default=0
+        1 prints a line per decision.
+
+    Attributes
+    ----------
+    best_name_ : str
+        Name of the winner.
+    best_index_ : int
+        Its place among the candidates, without dropped ones.
+    best_score_ : float
+        Its validation score; NaN if it was not trained, as when the budget is too small.
+    best_estimator_ : FineTuneClassifier or FineTuneRegressor
+        The winner, fine-tuned on all rows. Only with `refit`.
+    best_backbone_ : backbone
+        The winner as it was pretrained, by which :meth:`transform` goes.
+    candidates_ : :class:`~sklearn.utils.Bunch`
+        All candidates as they were pretrained, fitted, by name.
+    scores_ : dict of str to float
+        Validation score of each candidate in the last round that it was in; NaN for those that
+        never started or failed. Scores of different rounds can't be compared.
+    ranking_ : dict of str to int
+        The winner, then those who came as far, by what they have shown, and so on; those who never
+        started in the order of the metric, where ties share a rank; failures are last.
+    metric_scores_ : dict of str to dict of str to float
+        For every metric, the score of each candidate.
+    metric_ranks_ : dict of str to int
+        The ranks by the metrics, with which the race began.
+    overruled_ : bool
+        Whether the winner is another than the first by the metric.
+    history_ : dict of str to ndarray
+        A row for each decision: ``round`` (0 is by the metrics alone), ``candidate``,
+        ``metric_rank``, ``n_epochs`` in all rounds up to this one, ``score``, ``difference`` to the
+        first by the metric and its ``standard_error``, ``decision`` ("kept", "dropped", "won" or
+        "failed"), ``reason``, ``cost`` of the candidate in this round and ``total_cost`` up to and
+        with it, as shares, and ``seconds`` of training. :meth:`to_frame` gives it as a data frame.
+    cost_ : float
+        What the choice has cost, as a share of fine-tuning every candidate once.
+    refit_cost_ : float
+        What fine-tuning the winner on all rows costs, in the same unit, whether or not it was done.
+    cost_weights_ : dict of str to float
+        Cost of a row, by candidate.
+    cost_unit_ : str
+        What these are: "multiply_adds", "n_parameters", "equal" or "given".
+    n_rounds_ : int
+        Number of rounds of training.
+    selector_ : TransferabilitySelector
+        What ranked the candidates by the metrics.
+    scorer_ : callable
+        The measure.
+    failures_ : dict of str to list of str
+        Why candidates have no score or could not be trained.
+    warnings_ : dict of str to list of str
+        What trainings warned of, by candidate.
+    seed_ : int
+        Seed that was used.
+    n_features_in_ : int
+        Numbers per row, if the winner tells.
+
+    See Also
+    --------
+    TransferabilitySelector : The metric alone.
+    sktransfer.finetune.reference_ranking : Fine-tunes every candidate.
+
+    Notes
+    -----
+    *The rule.* In each round all candidates are compared with the first by the metric on the same
+    validation rows, resampled within classes for a standard error of the difference. Who is surely
+    worse is dropped; of the others, the best validated go on. In the last round the first by the
+    metric wins, unless the best validated of the others is surely better. "Surely" is a one-sided t
+    test, with `confidence` shared among the comparisons of the round. It knows of the chance in
+    validation rows; that in training with one seed is in it as far as folds differ. The rule was
+    chosen among others on references, see :ref:`racing`: the best validated candidate, or a mean of
+    both ranks, gives away what the metric knows.
+
+    Of candidates that the metric can't tell apart at the first place, the best validated is taken
+    for the first. Where the budget cuts between tied candidates, the first in the list start.
+
+    A round costs about the same as any other, as fewer candidates get more epochs each. None gets
+    more epochs than `estimator` has.
+
+    References
+    ----------
+    .. [1] K. Jamieson and A. Talwalkar, "Non-stochastic best arm identification and hyperparameter
+       optimization", AISTATS 2016.
+
+    Examples
+    --------
+    >>> from sktransfer.datasets import load_digits_target, load_tiny_zoo
+    >>> from sktransfer.finetune import FineTuneClassifier
+    >>> from sktransfer.model_selection import HalvingTransferabilitySelector
+    >>> digits = load_digits_target()
+    >>> race = HalvingTransferabilitySelector(
+    ...     load_tiny_zoo(names=["mnist_half", "letters_half", "shapes_half", "cells_half"]),
+    ...     estimator=FineTuneClassifier(None, lr=3e-3, max_epochs=10),
+    ...     budget=0.5,
+    ... )
+    >>> race.fit(digits.images_train[:80], digits.y_train[:80]).best_name_
+    'mnist_half'
+    >>> race.cost_ <= 0.5
+    True
+    >>> race.predict(digits.images_test[:5]).shape
+    (5,)
+    """
+
+    _parameter_constraints: dict = {
+        "candidates": [list],
+        "metric": [str, HasMethods(["fit"]), list, tuple, dict],
+        "estimator": [HasMethods(["fit"]), None],
+        "budget": [Interval(Real, 0, None, closed="neither")],
+        "share": [Interval(Real, 0, 1, closed="right")],
+        "factor": [Interval(Real, 1, None, closed="neither")],
+        "confidence": [Interval(Real, 0.5, 1, closed="left")],
+        "scoring": [str, callable, None],
+        "cv": ["cv_object"],
+        "cost": [StrOptions(set(COSTS)), Mapping],
+        "refit": ["boolean"],
+        "out": [str, os.PathLike, None],
+        "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
+        "random_state": ["random_state"],
+        "n_threads": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "error_score": [StrOptions({"raise"}), "nan"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        candidates,
+        metric="logme",
+        *,
+        estimator=None,
+        budget=0.15,
+        share=1 / 3,
+        factor=2,
+        confidence=0.95,
+        scoring=None,
+        cv=None,
+        cost="multiply_adds",
+        refit=True,
+        out=None,
+        memory=None,
+        random_state=0,
+        n_threads=1,
+        n_jobs=None,
+        error_score=np.nan,
+        verbose=0,
+    ):
+        self.candidates = candidates
+        self.metric = metric
+        self.estimator = estimator
+        self.budget = budget
+        self.share = share
+        self.factor = factor
+        self.confidence = confidence
+        self.scoring = scoring
+        self.cv = cv
+        self.cost = cost
+        self.refit = refit
+        self.out = out
+        self.memory = memory
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.n_jobs = n_jobs
+        self.error_score = error_score
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, *, X_val=None, y_val=None):
+        """Rank the candidates by the metric, and race the first of them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            The target data in whatever form the candidates take them: images, paths, vectors.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The labels or values to predict.
+        X_val : array-like of shape (n_val, ...), default=None
+            Data to judge by; all rows of `X` are then trained on. They are passed on to the
+            fine-tuning of the winner, which by default stops early by them.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Their target.
+
+        Returns
+        -------
+        self : HalvingTransferabilitySelector
+            The fitted selector.
+
+        Raises
+        ------
+        ImportError
+            If torch or skorch is not installed.
+        TypeError
+            If `estimator` is none that fine-tunes.
+        ValueError
+            For parameters and data that no candidate could do with, before any work; if `out` holds
+            results of something else; if all candidates fail.
+
+        Warns
+        -----
+        CandidateFailedWarning
+            For candidates that have failed; the others are not affected.
+        """
+        candidates = self._validate_candidates()
+        y = check_target(X, y, type(self).__name__)
+        template = check_template(self.estimator, y, candidates)
+        check_costs(self.cost, [name for name, _ in candidates])
+        if self.memory is not None:
+            open_memory(self.memory)
+        race, context = prepare_race(self, candidates, template, X, y, X_val, y_val)
+        order = list(race.ranks)
+        places = starters([race.ranks[c] for c in order], self.share)
+        winner = race.run([order[place] for place in places])
+        self._store(race, context, winner)
+        return self

@@ -1,0 +1,255 @@
+"""From parameters and data to a race that is ready to be run: metrics, costs, folder and seed."""
+
+import os
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..metrics._statistics import drawn_seed
+from ..utils._measures import get_measures
+from ._halving_budget import Budget
+from ._halving_inputs import validation_parts
+from ._halving_rule import metric_order
+from ._halving_run import Race
+from ._selector import TransferabilitySelector
+
+__all__ = ["Prepared", "prepare_race"]
+
+
+@dataclass
+class Prepared:
+    """What is known besides the race itself.
+
+    Attributes
+    ----------
+    selector : TransferabilitySelector
+        What ranked the candidates.
+    metric_ranks : dict of str to int or None
+        Ranks by the metrics.
+    scorer : callable
+        The measure.
+    weights : dict of str to float
+        Cost of a row, by candidate.
+    unit : str
+        What these are.
+    data : tuple
+        Validation data, as given.
+    failures : dict of str to list of str
+        Of candidates that can't be raced.
+    """
+
+    selector: object
+    metric_ranks: dict
+    scorer: object
+    weights: dict
+    unit: str
+    data: tuple
+    failures: dict
+
+
+def prepare_race(caller, candidates, template, X, y, X_val, y_val):
+    """Check all that can be checked, rank the candidates, and prepare the race.
+
+    Parameters
+    ----------
+    caller : HalvingTransferabilitySelector
+        Whose parameters count.
+    candidates : list of (str, transformer)
+        The candidates.
+    template : FineTuneClassifier or FineTuneRegressor
+        What trains.
+    X, y, X_val, y_val
+        As passed to fit.
+
+    Returns
+    -------
+    race : Race
+        The race.
+    prepared : Prepared
+        What else is known.
+    """
+    # Torch is needed from here on, and not for importing this package.
+    from ..backbones._network_input import resolve_device
+    from ..finetune._race_units import RaceTask
+    from ..finetune._reference_store import UnitStore
+    from ..finetune._search_inputs import checked_data
+
+    names = [name for name, _ in candidates]
+    data, target, _ = checked_data(template, X, y, None, X_val, y_val)
+    classes = None if target.outputs is not None else target.classes
+    codes = None if classes is None else target.codes
+    (measure,) = get_measures(caller.scoring or ("r2" if classes is None else "accuracy")).items()
+    if X_val is not None and caller.cv is not None:
+        raise ValueError(
+            "Candidates are judged either by 'X_val' and 'y_val', or on the splits of 'cv'; both "
+            "are given."
+        )
+    store = None if caller.out is None else UnitStore(caller.out)
+    seed = caller.random_state
+    if seed is None and store is not None:
+        seed = store.random_state()
+    seed = drawn_seed(seed)
+    if X_val is not None:
+        parts, y_judge = [(np.arange(len(data.y)), None)], data.y_val
+        sizes = [(len(data.y), len(y_judge))]
+    else:
+        parts = validation_parts(caller.cv, data.y, codes, seed)
+        y_judge = data.y[np.concatenate([judge for _, judge in parts])] if parts else data.y[:0]
+        sizes = [(len(train), len(judge)) for train, judge in parts]
+    predictions = _Measured(measure, y_judge, classes, type(template).__name__)
+    if parts:
+        predictions.check(data.y)
+    task = RaceTask(
+        template=template,
+        X=data.X,
+        y=data.y,
+        parts=parts,
+        X_val=data.X_val,
+        classes=classes,
+        seed=seed,
+        n_threads=caller.n_threads,
+        raise_errors=caller.error_score == "raise",
+    )
+    subjects, failures = dict.fromkeys(names), {}
+    if store is not None:
+        subjects, failures = _claim(store, candidates, task, data, seed)
+
+    selector = TransferabilitySelector(
+        candidates,
+        metric=caller.metric,
+        n_jobs=caller.n_jobs,
+        memory=_memory(caller, store),
+        error_score=caller.error_score,
+    ).fit(X, y)
+    ranks = metric_order(selector.metric_scores_)
+    for name, reasons in selector.failures_.items():
+        if ranks[name] is None:
+            failures.setdefault(name, []).extend(dict.fromkeys(reasons.values()))
+    able = [c for c, name in enumerate(names) if ranks[name] is not None and name not in failures]
+    able.sort(key=lambda c: ranks[names[c]])
+    fitted = selector.candidates_
+    weights, unit = _weights(caller.cost, {n: fitted[n] for n in names if n in fitted}, template, X)
+    pool = [name for name in names if name in weights]
+    n_train = min((train for train, _ in sizes), default=len(data.y))
+    budget = Budget(
+        caller.budget,
+        {c: weights[name] for c, name in enumerate(names) if name in weights},
+        n_samples=len(data.y),
+        n_epochs=template.max_epochs,
+        parts=sizes,
+        batch_size=task.batch_size(n_train),
+        passes_count=template.train != "head",
+    )
+    race = Race(
+        names=names,
+        backbones=dict(enumerate(backbone for _, backbone in candidates)),
+        subjects=dict(enumerate(subjects[name] or _Named(name) for name in names)),
+        ranks={c: ranks[names[c]] for c in able},
+        budget=budget,
+        task=task,
+        store=store,
+        predictions=predictions,
+        codes=predictions.codes,
+        factor=caller.factor,
+        confidence=caller.confidence,
+        n_jobs=caller.n_jobs,
+        on_cpu=resolve_device(template.device).type == "cpu",
+        say=_printed if caller.verbose else lambda row: None,
+    )
+    prepared = Prepared(
+        selector=selector,
+        metric_ranks=ranks,
+        scorer=measure[1],
+        weights={name: weights[name] for name in pool},
+        unit=unit,
+        data=(data.X_val, data.y_val),
+        failures=failures,
+    )
+    return race, prepared
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Stands for a subject where no folder has to tell candidates apart."""
+
+    name: str
+
+
+class _Measured:
+    """The measure of predictions for the rows to judge by, and of resamples of them."""
+
+    def __init__(self, measure, y, classes, kind):
+        self._name, self._scorer = measure
+        self._y, self._classes, self._kind = y, classes, kind
+        self.codes = None if classes is None else np.unique(y, return_inverse=True)[1]
+
+    def _on(self, rows):
+        from ..finetune._reference_predictions import Predictions
+
+        places = np.zeros((len(rows), 1))
+        measures = {self._name: self._scorer}
+        return Predictions(places, self._y[rows], self._classes, measures, self._kind)
+
+    def check(self, y_train):
+        self._on(np.arange(len(self._y))).check(y_train)
+
+    def __call__(self, outputs, rows):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a resample may lack what a measure needs
+            try:
+                return self._on(rows).evaluate(outputs[rows], self._name)
+            except ValueError:
+                return np.nan
+
+
+def _claim(store, candidates, task, data, seed):
+    """Begin with a folder: refuse results of other data, settings or weights."""
+    from ..finetune._reference_protocol import make_protocol
+    from ..finetune._reference_subjects import describe_all
+    from ..finetune._reference_task import Task
+
+    nothing = np.zeros((0, 1))
+    described = Task(
+        estimator=task.template,
+        data=(data.X, data.y, nothing, data.X_val, data.y_val),
+        n_threads=task.n_threads,
+        raise_errors=task.raise_errors,
+    )
+    protocol = {"race": 1, **make_protocol(described, nothing[:, 0], seed)}
+    field = describe_all(candidates, described, from_scratch=False)
+    store.begin(protocol, field.able)
+    failures = {name: [reason] for name, reason in field.failures.items()}
+    return {subject.name: subject for subject in field.subjects}, failures
+
+
+def _memory(caller, store):
+    if caller.memory is not None or store is None:
+        return caller.memory
+    return os.fspath(store.folder / "features")
+
+
+def _weights(cost, fitted, template, X):
+    """Give the cost of a row by candidate, and in which unit."""
+    from ..finetune._rounds import multiply_adds
+
+    if not isinstance(cost, str):
+        return {name: float(cost[name]) for name in fitted}, "given"
+    if cost == "multiply_adds" and template.train != "head":
+        counts = {name: float(multiply_adds(backbone, X)) for name, backbone in fitted.items()}
+        if all(counts.values()):
+            return counts, cost
+        cost = "n_parameters"
+    if cost == "n_parameters" and template.train != "head":
+        counts = {
+            name: float(getattr(backbone, "n_parameters_", 0)) for name, backbone in fitted.items()
+        }
+        if all(counts.values()):
+            return counts, cost
+    return dict.fromkeys(fitted, 1.0), "equal"
+
+
+def _printed(row):
+    number, name, rank, n_epochs, score, *_, decision, reason, _, total, _ = row
+    shown = f", score {score:.4g} after {n_epochs} epochs" if n_epochs else f", rank {rank}"
+    print(f"[round {number}, {total:.1%}] {name}{shown}: {decision} ({reason})", flush=True)
