@@ -234,7 +234,9 @@ metrics=['logme', 'pactran', 'knn'], method='ranks', relative_to_pool=True)
     weight = np.where(silent, 0.0, weight)
 
     def combined(used):
-        return _mean(parts, np.where(used, weight, 0.0), nan_policy)
+        mean = _mean(parts, np.where(used, weight, 0.0), nan_policy)
+        # Equal sums of ranks are ties, whatever the order they were added in.
+        return np.round(mean, 12) if method == "ranks" else mean
 
     everyone = np.ones(len(metrics), dtype=bool)
     total = combined(everyone)
@@ -374,8 +376,7 @@ def _mean(parts, weight, nan_policy):
     held = (known * weight[:, None]).sum(axis=0)
     enough = known.any(axis=0) if nan_policy == "omit" else known.all(axis=0)
     mean = np.full(parts.shape[1], np.nan)
-    # Equal sums of ranks are ties, whatever the order they were added in.
-    mean[enough] = np.round(total[enough] / held[enough], 12)
+    mean[enough] = total[enough] / held[enough]
     return mean
 
 

@@ -40,7 +40,8 @@ class BaselinePlan:
     names : tuple of str
         Some of `BASELINES`.
     every_twin : bool
-        Whether all architectures are run with random weights, however many there are.
+        Whether all architectures are run with random weights, however many there are, and also
+        those of networks of which nobody knows whether they are trained.
     """
 
     names: tuple = ()
@@ -222,7 +223,8 @@ class BaselineResults:
         self.facts["n_features"][candidate] = n_features
         if "source_accuracy" in self.plan.names:
             self.facts["source_accuracy"][candidate] = _source_accuracy(fitted)
-        if "untrained_twin" in self.plan.names:
+        is_pretrained = getattr(fitted, "pretrained_", None) is True
+        if "untrained_twin" in self.plan.names and (is_pretrained or self.plan.every_twin):
             try:
                 key = _architecture(fitted)
             except Exception as error:

@@ -49,17 +49,32 @@ class BestCandidateMixin(TransformerMixin):
         Returns
         -------
         score : float
-            The metric, evaluated afresh on the features of `X`.
+            The metric, evaluated afresh on the features of `X`; the mean in nats per sample for a
+            consensus of LogME and PACTran.
+
+        Raises
+        ------
+        ValueError
+            For a consensus of ranks: a single candidate has no rank.
         """
         check_is_fitted(self)
         y = check_target(X, y)
-        extraction = extract(self.best_estimator_, X, len(y), needs_probabilities(self.metric_))
-        metric = {self.refit_metric_: self.metric_}
-        cells = score_features(extraction, y, metric, inputs=X, backbone=self.best_estimator_)
-        cell = cells[self.refit_metric_]
-        if cell.error is not None:
-            raise cell.error
-        return cell.score
+        metrics = {self.refit_metric_: self.metric_}
+        if self.metric_ is None:
+            metrics = {name: self.metrics_.get(name) for name in self.consensus_.weights}
+            if self.consensus_.relative_to_pool:
+                raise ValueError(
+                    "A consensus of ranks is relative to the other candidates, so that one of them "
+                    f"alone has no score; the metrics have one: {list(metrics)!r}."
+                )
+        probabilities = any(map(needs_probabilities, metrics.values()))
+        extraction = extract(self.best_estimator_, X, len(y), probabilities)
+        cells = score_features(extraction, y, metrics, inputs=X, backbone=self.best_estimator_)
+        for cell in cells.values():
+            if cell.error is not None:
+                raise cell.error
+        weights = [1.0] if self.metric_ is not None else list(self.consensus_.weights.values())
+        return float(np.dot(weights, [cell.score for cell in cells.values()]))
 
     @available_if(candidates_have("get_feature_names_out"))
     def get_feature_names_out(self, input_features=None):
@@ -99,7 +114,8 @@ class BestCandidateMixin(TransformerMixin):
             Columns ``rank``, ``candidate``, one for each metric (the deciding one first) followed
             with `cv` by ``<metric>_std`` and with `n_resamples` by ``<metric>_low``, ``_high``,
             ``_rank_low``, ``_rank_high``, ``_probability_best`` and ``_tied_with_best``;
-            ``n_features``, ``n_parameters``, ``weights``,
+            the baselines ``source_accuracy``, ``knn``, ``linearprobe`` and ``untrained_twin``
+            where a candidate has one, ``n_features``, ``n_parameters``, ``weights``,
             ``weights_hash``, ``pretrained``, ``extraction_seconds``, ``scoring_seconds`` and
             ``failure``, the reasons for a missing score (empty if there is none). Candidates of
             equal rank stand in the order given.
@@ -111,7 +127,11 @@ class BestCandidateMixin(TransformerMixin):
         """
         check_is_fitted(self)
         return results_frame(
-            self.cv_results_, list(self.metric_scores_), self.refit_metric_, self.failures_
+            self.cv_results_,
+            list(self.metric_scores_),
+            self.refit_metric_,
+            self.failures_,
+            self.baseline_scores_,
         )
 
     def __sklearn_is_fitted__(self):

@@ -10,6 +10,8 @@ from ._results import joined
 __all__ = ["find"]
 
 _ALPHA = 0.05
+# Kendall's tau of half: three of four pairs of candidates are in the same order.
+_AGREES = 0.5
 # Below this number of candidates no agreement of two orders can be told from chance.
 _FEWEST_TO_COMPARE = 4
 
@@ -49,8 +51,8 @@ def _size(selector):
         known = {c: known[c] for c in scores}
         if len(scores) < _FEWEST_TO_COMPARE or len(set(known.values())) < 2:
             continue
-        result = rank_correlation(scores, known, alternative="greater")
-        if not math.isnan(result.statistic) and result.pvalue < _ALPHA:
+        result = rank_correlation(scores, known, alternative="greater", n_permutations=1999)
+        if result.statistic >= _AGREES and result.pvalue < _ALPHA:
             low, high = result.interval
             yield (
                 f"The ranking by {selector.refit_metric_!r} agrees with {called} ({name}): "

@@ -391,7 +391,7 @@ def grouped_reasons(reasons, n_candidates):
     return "; ".join(f"{joined(names)}: {reason}" for reason, names in by_reason.items())
 
 
-def results_frame(table, metrics, deciding, failures):
+def results_frame(table, metrics, deciding, failures, baselines):
     """Bring the table of a selection into a data frame for people, the best candidate first.
 
     Parameters
@@ -404,6 +404,8 @@ def results_frame(table, metrics, deciding, failures):
         The one to sort by; it is also shown first.
     failures : dict of str to dict of str to str
         The attribute ``failures_``.
+    baselines : dict of str to dict of str to float
+        The attribute ``baseline_scores_``.
 
     Returns
     -------
@@ -431,6 +433,11 @@ def results_frame(table, metrics, deciding, failures):
             for column in ("low", "high", "rank_low", "rank_high", "probability_best"):
                 columns[f"{name}_{column}"] = table[f"{column}_{name}"]
             columns[f"{name}_tied_with_best"] = table[f"tied_with_best_{name}"]
+    for name, scores in baselines.items():
+        known = np.array(list(scores.values()))
+        is_there = name in (*columns, "n_features", "n_parameters", "random")
+        if not is_there and not np.isnan(known).all():
+            columns[name] = known
     for name in ("n_features", "n_parameters"):
         columns[name] = pd.array(table[name], dtype="Float64").astype("Int64")
     for name in ("weights", "weights_hash", "pretrained"):

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..evaluation import selection_uncertainty
 from ..exceptions import UndefinedResamplesWarning
+from ._consensus_choice import CONSENSUS
 from ._metric_collection import is_relative_to_pool
 from ._results import joined
 
@@ -27,23 +28,38 @@ def selection_uncertainties(results, resamples, level, y):
     Returns
     -------
     uncertainties : dict of str to SelectionUncertainty
-        By metric; metrics without any score are left out. Empty without resamples.
+        By metric; metrics without any score are left out. Empty without resamples. A consensus of
+        scores, which is a mean of metrics, has one if they were resampled alike; one of ranks has
+        none.
     """
     if resamples is None:
         return {}
+    values = {
+        name: _resampled_means(results, name, resamples.n_resamples)
+        for name in results.metrics
+        if np.isfinite(results.mean[name]).any()
+    }
+    schemes = {resamples.schemes[name] for name in values}
+    metrics = dict(results.metrics)
+    combined = results.consensus is not None and not results.consensus.relative_to_pool
+    if combined and len(schemes) == 1:
+        weights = results.consensus.weights
+        values[CONSENSUS] = sum(weights[name] * rows for name, rows in values.items())
+        metrics[CONSENSUS] = None
+    scheme_of = {CONSENSUS: next(iter(schemes), None), **resamples.schemes}
     return {
         name: selection_uncertainty(
             results.mean[name],
-            _resampled_means(results, name, resamples.n_resamples),
+            values[name],
             names=results.candidates,
             level=level,
             n_samples=len(y),
-            scale=resamples.scale(resamples.schemes[name]),
+            scale=resamples.scale(scheme_of[name]),
             bounds=getattr(metric, "bounds", (-np.inf, np.inf)),
-            scheme=resamples.schemes[name],
+            scheme=scheme_of[name],
         )
-        for name, metric in results.metrics.items()
-        if np.isfinite(results.mean[name]).any()
+        for name, metric in metrics.items()
+        if name in values and np.isfinite(results.mean[name]).any()
     }
 
 
@@ -124,7 +140,7 @@ def uncertainty_warnings(uncertainties, results):
             if n_undefined and not np.isnan(found.scores[index]):
                 reasons = [
                     resampled.reason
-                    for (candidate, _), resampled in results.resampled[metric].items()
+                    for (candidate, _), resampled in results.resampled.get(metric, {}).items()
                     if candidate == index and resampled.reason
                 ]
                 reason = reasons[0] if reasons else "The score is NaN."
