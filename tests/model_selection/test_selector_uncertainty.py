@@ -1,0 +1,319 @@
+"""Uncertainty of a selection by resamples that are the same for all candidates."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from sktransfer.backbones import PrecomputedFeatures
+from sktransfer.exceptions import CandidateFailedWarning, UndefinedResamplesWarning
+from sktransfer.metrics import LogME, TransferabilityMetric, get_metric
+from sktransfer.model_selection import TransferabilitySelector
+from sktransfer.model_selection._resampled_scores import Resamples, scheme_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.TransferabilityWarning")
+
+RNG = np.random.default_rng(0)
+Y = np.repeat([0, 1, 2], [12, 9, 15])
+X = (RNG.normal(size=(36, 6)) + 0.8 * RNG.normal(size=(3, 6))[Y]).astype(np.float32)
+P = np.exp(X[:, :4]) / np.exp(X[:, :4]).sum(axis=1, keepdims=True)
+CANDIDATES = [("narrow", PCA(2)), ("wide", PCA(5)), ("scaled", StandardScaler())]
+PERMUTED = np.random.default_rng(1).permutation(36)
+
+
+def select(metric="logme", X=X, y=Y, candidates=CANDIDATES, n_resamples=40, **options):
+    options = {"metric": metric, "n_resamples": n_resamples} | options
+    return TransferabilitySelector(candidates, **options).fit(X, y)
+
+
+class Identity(FunctionTransformer):
+    """A stateless candidate with a source head."""
+
+    def predict_proba(self, X):
+        return np.exp(X[:, :4]) / np.exp(X[:, :4]).sum(axis=1, keepdims=True)
+
+
+def resamples(scheme, n_samples=36, positions=None, n_resamples=40):
+    positions = np.arange(n_samples) if positions is None else positions
+    return Resamples(n_resamples, 0, positions, {"metric": scheme})
+
+
+# ---------------------------------------------------------------- how resamples are drawn
+
+
+def test_weights_are_a_flat_dirichlet_distribution_of_sum_n():
+    drawn = np.array([resamples("dirichlet", 10).weights(r) for r in range(300)])
+    np.testing.assert_allclose(drawn.sum(axis=1), 10)
+    # The marginal of a flat Dirichlet distribution is a beta distribution.
+    assert kstest(drawn[:, 3] / 10, "beta", args=(1, 9)).pvalue > 0.001
+    assert np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] < 0
+
+
+def test_halves_have_half_of_each_class_and_every_row_as_often():
+    y = np.repeat(["a", "b", "c", "d"], [10, 7, 1, 5])
+    plan = resamples("half", len(y))
+    counts = np.zeros(len(y))
+    n_rows = set()
+    for number in range(400):
+        half = plan.half(number, y)
+        assert len(set(half)) == len(half)
+        of_class = [np.count_nonzero(y[half] == label) for label in "abcd"]
+        assert of_class[0] == 5
+        assert of_class[1] in (3, 4)
+        assert of_class[2] == 1  # one row can't be halved
+        assert of_class[3] in (2, 3)
+        counts[half] += 1
+        n_rows.add(len(half))
+    assert n_rows == {12}  # of a rest of one row for each of two classes one is taken
+    assert 160 < counts[:17].min() < counts[:17].max() < 240
+
+
+def test_halves_of_values_are_not_drawn_by_class():
+    y = np.random.default_rng(0).normal(size=20)
+    assert len(resamples("half", 20).half(0, y)) in (10, 11)
+    assert len(resamples("half", 20).half(0, np.eye(20, dtype=int))) in (10, 11)
+
+
+# ---------------------------------------------------------------- scores on resamples
+
+
+@pytest.mark.parametrize(
+    "name", ["logme", "hscore", "gbc", "transrate", "leep", "nce", "knn", "linearprobe", "sfda"]
+)
+def test_weighted_scores_are_those_of_the_metric_with_these_weights(name):
+    candidate = [("only", Identity())]
+    selector = select(name, candidates=candidate, resampling="dirichlet", memory=None)
+    # rows are numbered by their content, so the weights are found by those of another metric
+    found = selector.uncertainty_[name]
+    assert found.scheme == "dirichlet"
+    metric = get_metric(name)
+    plan = resamples("dirichlet", positions=positions_of(X))
+    data = P if metric.needs in ("probabilities", "labels") else X
+    for number in (0, 7, 39):
+        expected = metric.fit(data, Y, sample_weight=plan.weights(number)).score_
+        assert found.resampled_scores[number, 0] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["knn", "parc", "logme"])
+def test_halves_are_scored_as_if_they_were_all_rows(name):
+    selector = select(name, candidates=[("only", Identity())], resampling="half")
+    plan = resamples("half", positions=positions_of(X))
+    for number in (0, 1, 39):
+        half = plan.half(number, Y)
+        expected = get_metric(name).fit(X[half], Y[half]).score_
+        resampled = selector.uncertainty_[name].resampled_scores[number, 0]
+        assert resampled == pytest.approx(expected, abs=1e-8)
+
+
+def positions_of(X):
+    """Places of the rows in the order of their digests."""
+    from hashlib import blake2b
+
+    digests = [blake2b(row.tobytes(), digest_size=16).digest() for row in X]
+    return np.argsort(np.argsort(digests))
+
+
+@pytest.mark.parametrize("options", [{"class_weight": "balanced"}, {"class_weight": {0: 3.0}}])
+def test_weights_of_classes_multiply_those_of_a_resample(options):
+    metric = LogME(**options)
+    found = select({"m": metric}, candidates=[("only", Identity())]).uncertainty_["m"]
+    plan = resamples("dirichlet", positions=positions_of(X))
+    expected = metric.fit(X, Y, sample_weight=plan.weights(3)).score_
+    assert found.resampled_scores[3, 0] == pytest.approx(expected, abs=1e-8)
+
+
+def test_pool_relative_metrics_are_combined_on_every_resample():
+    candidates = [(str(k), FunctionTransformer(columns, kw_args={"start": k})) for k in (0, 1, 3)]
+    selector = select("ncti", candidates=candidates, resampling="half")
+    plan = resamples("half", positions=positions_of(X))
+    half = plan.half(5, Y)
+    features = [columns(X, start) for start in (0, 1, 3)]
+    fitted = [get_metric("ncti").fit(F[half], Y[half]) for F in features]
+    expected = type(fitted[0]).pool_scores(fitted)
+    np.testing.assert_allclose(selector.uncertainty_["ncti"].resampled_scores[5], expected)
+
+
+def test_own_weights_of_rows_multiply_those_of_a_resample():
+    import sklearn
+
+    weights = np.linspace(0.5, 2, 36)
+    with sklearn.config_context(enable_metadata_routing=True):
+        metric = LogME().set_fit_request(sample_weight=True)
+        selector = TransferabilitySelector([("only", Identity())], metric, n_resamples=40)
+        found = selector.fit(X, Y, sample_weight=weights).uncertainty_["logme"]
+    drawn = resamples("dirichlet", positions=positions_of(X)).weights(2)
+    expected = LogME().fit(X, Y, sample_weight=weights * drawn).score_
+    assert found.resampled_scores[2, 0] == pytest.approx(expected, abs=1e-8)
+
+
+def test_with_splits_the_means_are_resampled():
+    splits = [(np.arange(0, 36, 2), []), (np.arange(1, 36, 2), [])]
+    found = select(cv=splits, candidates=[("only", Identity())]).uncertainty_["logme"]
+    drawn = resamples("dirichlet", positions=positions_of(X)).weights(4)
+    parts = [LogME().fit(X[rows], Y[rows], sample_weight=drawn[rows]).score_ for rows, _ in splits]
+    assert found.resampled_scores[4, 0] == pytest.approx(np.mean(parts), abs=1e-8)
+
+
+def test_splits_of_candidates_that_learn_use_the_weights_of_their_rows():
+    rows = np.arange(0, 36, 2)
+    found = select(cv=[(rows, [])], candidates=[("pca", PCA(2))]).uncertainty_["logme"]
+    drawn = resamples("dirichlet", positions=positions_of(X)).weights(4)
+    F = PCA(2).fit_transform(X[rows])
+    expected = LogME().fit(F, Y[rows], sample_weight=drawn[rows]).score_
+    assert found.resampled_scores[4, 0] == pytest.approx(expected, abs=1e-8)
+
+
+# ---------------------------------------------------------------- what the selector says
+
+
+@pytest.mark.parametrize("name", ["logme", "knn"])
+def test_the_order_of_rows_is_irrelevant(name):
+    found = select(name).uncertainty_[name]
+    other = select(name, X=X[PERMUTED], y=Y[PERMUTED]).uncertainty_[name]
+    np.testing.assert_allclose(other.resampled_scores, found.resampled_scores, atol=1e-8)
+    assert other.tied_with_best == found.tied_with_best
+
+
+def test_the_order_of_named_rows_is_irrelevant():
+    names = np.array([f"image{i:02}.png" for i in range(36)])
+    candidate = [("only", PrecomputedFeatures(X, ids=names))]
+    found = select(X=names, candidates=candidate)
+    other = select(X=names[PERMUTED], y=Y[PERMUTED], candidates=candidate)
+    np.testing.assert_allclose(
+        other.uncertainty_["logme"].resampled_scores,
+        found.uncertainty_["logme"].resampled_scores,
+        atol=1e-8,
+    )
+
+
+def test_processes_and_seeds():
+    found = select(["logme", "ncti"])
+    other = select(["logme", "ncti"], n_jobs=2)
+    for name, uncertainty in found.uncertainty_.items():
+        np.testing.assert_array_equal(
+            other.uncertainty_[name].resampled_scores, uncertainty.resampled_scores
+        )
+    reseeded = select(random_state=1).uncertainty_["logme"].resampled_scores
+    assert not np.allclose(reseeded, found.uncertainty_["logme"].resampled_scores)
+    drawn = select(random_state=np.random.RandomState(3)).uncertainty_["logme"]
+    again = select(random_state=np.random.RandomState(3)).uncertainty_["logme"]
+    np.testing.assert_array_equal(drawn.resampled_scores, again.resampled_scores)
+
+
+def test_scores_and_ranks_are_what_they_are_without_resamples():
+    plain, found = select(n_resamples=0), select()
+    assert plain.scores_ == found.scores_
+    assert plain.ranking_ == found.ranking_
+    assert plain.uncertainty_ == {}
+    assert not hasattr(plain, "tied_with_best_")
+    assert not any("tied" in column for column in plain.cv_results_)
+    # and what was found is forgotten when the selector is fitted without
+    assert not hasattr(found.set_params(n_resamples=0).fit(X, Y), "tied_with_best_")
+
+
+def test_the_tables_have_intervals_and_the_set():
+    pytest.importorskip("pandas")
+    selector = select(["hscore", "logme"], refit="logme", level=0.9)
+    found = selector.uncertainty_["logme"]
+    assert found.level == 0.9
+    assert selector.tied_with_best_ == list(found.tied_with_best)
+    assert selector.best_name_ == selector.tied_with_best_[0]
+    results = selector.cv_results_
+    np.testing.assert_array_equal(results["low_logme"], found.score_interval[:, 0])
+    np.testing.assert_array_equal(results["rank_high_hscore"].shape, (3,))
+    tied = np.array(results["candidate"])[results["tied_with_best_logme"]]
+    assert set(tied) == set(selector.tied_with_best_)
+    frame = selector.to_frame()
+    first = list(frame.columns[2:9])
+    assert first == ["logme", *(f"logme_{part}" for part in PARTS)]
+    assert (frame["hscore_low"] >= 0).all()  # within the bounds of the metric
+
+
+PARTS = ("low", "high", "rank_low", "rank_high", "probability_best", "tied_with_best")
+
+
+def test_clear_differences_are_seen_and_copies_are_not_told_apart():
+    rng = np.random.default_rng(5)
+    y = np.repeat([0, 1], 40)
+    good = y[:, None] + 0.3 * rng.normal(size=(80, 3))
+    data = np.hstack([good, rng.normal(size=(80, 3))])
+    candidates = [
+        ("noise", FunctionTransformer(columns, kw_args={"start": 3})),
+        ("good", FunctionTransformer(columns, kw_args={"start": 0})),
+        ("copy", FunctionTransformer(columns, kw_args={"start": 0})),
+    ]
+    for name in ("logme", "knn", "hscore", "linearprobe"):
+        selector = select(name, X=data, y=y, candidates=candidates)
+        assert selector.tied_with_best_ == ["good", "copy"]
+        assert selector.uncertainty_[name].rank_interval.tolist() == [[3, 3], [1, 2], [1, 2]]
+
+
+def columns(X, start):
+    return X[:, start : start + 3]
+
+
+class NeedsManyRows(TransferabilityMetric):
+    """A metric that some halves are too small for."""
+
+    def _fit(self, X, target, sample_weight):
+        if X.shape[1] == 2 and len(X) < 36 and X[:, 0].mean() > 0:
+            raise ValueError("the mean is positive")
+        self.score_ = float(X.mean())
+
+
+class Broken(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        raise ValueError("no such file")
+
+
+def test_candidates_without_scores_on_resamples_are_reported():
+    metric = {"own": NeedsManyRows()}
+    candidates = [("narrow", PCA(2)), ("scaled", StandardScaler()), ("broken", Broken())]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        selector = TransferabilitySelector(candidates, metric, n_resamples=40).fit(X, Y)
+    said = [str(w.message) for w in caught if w.category is UndefinedResamplesWarning]
+    found = selector.uncertainty_["own"]
+    n_undefined = int(found.n_undefined[0])
+    assert 0 < n_undefined < 40
+    assert said == [
+        f"Candidate 'narrow' has no score by 'own' on {n_undefined} of 40 resamples: "
+        "the mean is positive"
+    ]
+    assert any(w.category is CandidateFailedWarning for w in caught)
+    assert found.n_undefined[1:].tolist() == [0, 40]
+    assert "broken" not in found.tied_with_best
+    assert selector.cv_results_["n_undefined_own"].tolist() == found.n_undefined.tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_resamples": 10}, "'n_resamples' must be 0 or at least 40 for level=0.95. Got 10"),
+        ({"level": 0.99}, "'n_resamples' must be 0 or at least 200 for level=0.99. Got 40"),
+        ({"n_resamples": -1}, "'n_resamples' parameter"),
+        ({"level": 1}, "'level' parameter"),
+        ({"resampling": "bootstrap"}, "occur several times"),
+        ({"resampling": "halves"}, "must be 'auto', 'dirichlet' or 'half'. Got 'halves'"),
+        ({"metric": "lp", "resampling": "dirichlet"}, "LP, which has no definition for weights"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_work(options, message):
+    candidates = [("broken", Broken())]
+    with pytest.raises(ValueError, match=message):
+        select(candidates=candidates, error_score="raise", **options)
+
+
+def test_metrics_that_look_into_the_network_are_refused():
+    class LooksInside(TransferabilityMetric):
+        needs = "inputs"
+
+    with pytest.raises(ValueError, match="must be 0 with LooksInside: it looks into the network"):
+        scheme_of(LooksInside())
