@@ -311,7 +311,15 @@ class MomentMetric(WeightedMetric):
         # The rows are borrowed for the decomposition and copied only after it, when the large
         # temporaries are gone.
         self._adopt(FeatureMoments.from_arrays(X, target, sample_weight, copy=False))
-        self._score_moments()
+        self._score_with((X, target, sample_weight))
+
+    def _score_with(self, rows):
+        """Score the moments, while the rows behind them can be had to permute their target."""
+        self._rows = rows
+        try:
+            self._score_moments()
+        finally:
+            del self._rows
         self.moments_.detach()
 
     def _adopt(self, moments):
@@ -341,7 +349,7 @@ class MomentMetric(WeightedMetric):
             )
         return self._fit_gathered(moments)
 
-    def _fit_gathered(self, moments):
+    def _fit_gathered(self, moments, rows=None):
         """Fit to moments that hold the weights of the classes already."""
         if moments.task not in self.tasks:
             raise ValueError(
@@ -354,8 +362,7 @@ class MomentMetric(WeightedMetric):
         self.n_features_in_ = moments.n_features
         # Decompositions made here stay with the moments given, for the next metric.
         self._adopt(moments.copy())
-        self._score_moments()
-        self.moments_.detach()
+        self._score_with(rows)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)

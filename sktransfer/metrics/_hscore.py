@@ -6,7 +6,12 @@ import numpy as np
 
 from ..utils._sklearn import Interval, StrOptions
 from ._base import CLASS_WEIGHT, MomentMetric
-from ._permutations import Chance, reason_to_doubt, trivial_reason
+from ._permutations import Chance, reason_to_doubt, scores_until_sure, trivial_reason
+from ._permuted_moments import permuted_moments
+
+# Permutations of the labels of weighted samples, and their seed.
+_N_PERMUTATIONS = 10
+_SEED = 0
 
 
 class HScore(MomentMetric):
@@ -41,7 +46,8 @@ class HScore(MomentMetric):
         The H-score, in [0, n_classes - 1].
     chance_level_ : float
         Expected score when the labels are permuted: (n_classes - 1) r / (n_samples - 1) without
-        shrinkage. Exact for equal sample weights.
+        shrinkage. With weights the mean score of a few permutations, and NaN where only moments are
+        known or they would take long.
     saturated_ : bool
         Whether the score can't be told from that of permuted labels.
     rank_ : int
@@ -114,11 +120,35 @@ class HScore(MomentMetric):
         self.class_weight = class_weight
 
     def _score_moments(self):
-        spectrum = self.moments_.spectrum
+        moments = self.moments_
+        self.classes_ = moments.classes
+        spectrum, weight, self.shrinkage_, self.score_ = self._weigh(moments)
+        n, n_classes = spectrum.n_samples, len(moments.classes)
+        most = min(n_classes - 1, spectrum.rank)
+        self.rank_ = spectrum.rank
+        if moments.is_weighted:
+            permuted = permuted_moments(self, _SEED, _N_PERMUTATIONS)
+            draws = (self._weigh(m)[-1] for m in permuted)
+            chance = Chance.sampled(scores_until_sure(self.score_, draws, 0.0), lowest=0.0)
+        else:
+            chance = _chance(weight, n_classes, n, most)
+        self.chance_level_ = float("nan") if chance is None else chance.mean
+        reason = trivial_reason(spectrum.rank == 0, n_classes, n)
+        if reason is None and self.shrinkage_ == 1:
+            reason = "shrinkage=1 replaces the covariance by the identity and drops the class means"
+        if reason is None:
+            reason = reason_to_doubt(self.score_, chance, most)
+            if reason and self.shrinkage_ == 0:
+                reason += f", as the centred features have rank {spectrum.rank} with {n} samples"
+        remedy = "Use shrinkage='ledoit_wolf', fewer features or more samples."
+        self._judge(reason, remedy if self.shrinkage_ == 0 and spectrum.rank > 0 else "")
+
+    def _weigh(self, moments):
+        """Return the spectrum, the weight of each of its directions, the shrinkage, the score."""
+        spectrum = moments.spectrum
         if self.shrinkage is None:
             # The plain score does not depend on the scales of the columns; its digits should not.
-            spectrum = self.moments_.balanced_spectrum
-        n, eigenvalues = spectrum.n_samples, spectrum.eigenvalues
+            spectrum = moments.balanced_spectrum
         if self.shrinkage is None:
             shrinkage = 0.0
         elif self.shrinkage == "ledoit_wolf":
@@ -130,25 +160,10 @@ class HScore(MomentMetric):
         if shrinkage == 0.0:
             weight = np.ones(spectrum.rank)
         else:
-            kept = (1 - shrinkage) * eigenvalues
+            kept = (1 - shrinkage) * spectrum.eigenvalues
             weight = kept / (kept + shrinkage * spectrum.trace / spectrum.n_features)
-        n_classes = len(self.moments_.classes)
-        most = min(n_classes - 1, spectrum.rank)
-        self.classes_ = self.moments_.classes
-        self.rank_ = spectrum.rank
-        self.shrinkage_ = shrinkage
-        chance = _chance(weight, n_classes, n, most)
-        self.chance_level_ = chance.mean
-        self.score_ = float(np.clip(explained @ weight, 0.0, most))
-        reason = trivial_reason(spectrum.rank == 0, n_classes, n)
-        if reason is None and shrinkage == 1:
-            reason = "shrinkage=1 replaces the covariance by the identity and drops the class means"
-        if reason is None:
-            reason = reason_to_doubt(self.score_, chance, most)
-            if reason and shrinkage == 0:
-                reason += f", as the centred features have rank {spectrum.rank} with {n} samples"
-        remedy = "Use shrinkage='ledoit_wolf', fewer features or more samples."
-        self._judge(reason, remedy if shrinkage == 0 and spectrum.rank > 0 else "")
+        most = min(len(moments.classes) - 1, spectrum.rank)
+        return spectrum, weight, shrinkage, float(np.clip(explained @ weight, 0.0, most))
 
 
 def _chance(weight, n_classes, n_samples, most):

@@ -86,7 +86,7 @@ class MetricInputs:
             if getattr(metric, "lives_on_moments", False):
                 metric._validate_params()
                 # The moments hold the weights of the classes already.
-                metric._fit_gathered(self._shared_moments(metric))
+                metric._fit_gathered(self._shared_moments(metric), self._weighted_rows(metric))
                 _check_feature_names(metric, self.features, reset=True)
                 return metric
             if isinstance(metric, RowMetric):
@@ -147,6 +147,13 @@ class MetricInputs:
         metric._require_enough(target)
         metric._fit_rows(X, target, weight, lambda: self._shared_moments(metric))
         return metric
+
+    def _weighted_rows(self, metric):
+        """Return rows, target and weights, if there are any weights."""
+        if self.sample_weight is None and getattr(metric, "class_weight", None) is None:
+            return None
+        rows = metric._validate(self.features, self.y, self.sample_weight)
+        return None if rows[2] is None else rows
 
     def _shared_moments(self, metric):
         """Gather the moments once for each reading of the target and weighting of its classes."""

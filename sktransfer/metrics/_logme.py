@@ -12,6 +12,7 @@ from ..utils._sklearn import Interval, StrOptions
 from ._base import CLASS_WEIGHT, MomentMetric
 from ._evidence import largest_evidence, maximize_evidence
 from ._permutations import Chance, reason_to_doubt, scores_until_sure, trivial_reason
+from ._permuted_moments import permuted_moments
 from ._rotations import rotated_spectra, side_by_side
 
 # Share of directions at the noise floor from which on the floor decides the score.
@@ -20,6 +21,8 @@ _FLOOR_SHARE = 1e-3
 # Random targets that tell what chance gives, their seed, and the directions times outputs beyond
 # which they would take longer than the score itself.
 _N_DRAWS = 30
+# The same for weighted samples, whose targets are permuted.
+_N_PERMUTATIONS = 10
 _SEED = 0
 # As many at a time as are drawn at least: their searches together cost less than one by one.
 _DRAWS_AT_ONCE = 3
@@ -83,8 +86,9 @@ class LogME(MomentMetric):
         Posterior mean of the weights, computed when first read.
     chance_level_ : float
         Mean score of targets that have nothing to do with the features: of a few whose centred
-        columns point in random directions. NaN for more than 131,072 directions times outputs,
-        where they would take longer than the score.
+        columns point in random directions, with weights of a few permuted ones. NaN for more than
+        131,072 directions times outputs, where they would take longer than the score, and with
+        weights where only moments are known.
     saturated_ : bool
         Whether the score can't be told from theirs.
     complexity_ : float
@@ -223,6 +227,10 @@ class LogME(MomentMetric):
         groups = iter(lambda: list(islice(turned, _DRAWS_AT_ONCE)), [])
         draws = chain.from_iterable(self._mean_evidences(group, defined) for group in groups)
         lowest = float(alone.mean())
+        if self.moments_.is_weighted:
+            permuted = permuted_moments(self, _SEED, _N_PERMUTATIONS)
+            draws = (self._mean_evidences([m.spectrum], defined)[0] for m in permuted)
+            return Chance.sampled(scores_until_sure(self.score_, draws, lowest), lowest=lowest)
         return Chance.sampled(scores_until_sure(self.score_, draws, lowest), lowest=lowest)
 
     def _mean_evidences(self, spectra, defined):

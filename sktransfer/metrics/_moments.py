@@ -56,6 +56,8 @@ class FeatureMoments:
         Number n of samples with a positive weight.
     total_weight : float
         Sum of the sample weights.
+    is_weighted : bool
+        Whether any samples came with weights.
     classes : ndarray of shape (n_classes,) or None
         Sorted labels seen so far.
     spectrum : CenteredSpectrum
@@ -74,11 +76,8 @@ class FeatureMoments:
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 3, size=60)
     >>> F = rng.normal(size=(60, 5)) + y[:, None]
-    >>> first = FeatureMoments.from_arrays(F[:20], y[:20])
-    >>> second = FeatureMoments.from_arrays(F[20:], y[20:])
+    >>> first, second = (FeatureMoments.from_arrays(F[r], y[r]) for r in np.split(range(60), [20]))
     >>> merged = first + second
-    >>> merged.n_samples
-    60
     >>> abs(LogME().fit_moments(merged).score_ - LogME().fit(F, y).score_) < 1e-10
     True
     """
@@ -92,6 +91,7 @@ class FeatureMoments:
         self.task = task
         self.n_samples = 0
         self.total_weight = 0.0
+        self.is_weighted = False
         self.classes = None
         self._batches = []
         self._dense = None
@@ -169,6 +169,7 @@ class FeatureMoments:
         self._resolution = max(self._resolution, _resolution(X.dtype))
         self.n_samples += len(X)
         self.total_weight += float(len(X) if sample_weight is None else sample_weight.sum())
+        self.is_weighted |= sample_weight is not None
         if self._by_class is not None:
             positions = self._code_map(target)
             for code, rows in class_rows(target):
@@ -282,6 +283,7 @@ class FeatureMoments:
             ]
         total.n_samples += addend.n_samples
         total.total_weight += addend.total_weight
+        total.is_weighted |= addend.is_weighted
         total._resolution = max(total._resolution, addend._resolution)
         total._spectra = {}
         return total

@@ -60,7 +60,8 @@ class TransferabilitySelector(
     metric : str, metric, list of these, or dict of str to these, default="auto"
         The metric to rank by, as a name known to :func:`sktransfer.metrics.get_metric` or as an
         instance. "auto" is what suits `target_measure`, "logme" without one. Of several metrics,
-        scored on the same features, `refit` names the one that decides. A dict gives the metrics names of your own.
+        scored on the same features, `refit` names the one that decides. A dict gives the metrics
+        names of your own.
     cv : int, cross-validation generator or iterable, default=None
         How far do the scores depend on the sample?
 
