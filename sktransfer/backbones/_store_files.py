@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sktransfer.backbones._store_hashing import in_threads
+from sktransfer.utils._files import sync
 
 __all__ = [
     "FORMAT",
@@ -41,22 +42,6 @@ ARRAYS = ("features", "probabilities")
 
 class Damaged(ValueError):
     """An entry that is not what was written."""
-
-
-def sync(folder):
-    """Make the names in a folder last, where the system can.
-
-    Parameters
-    ----------
-    folder : path
-        The folder.
-    """
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def discard(path):

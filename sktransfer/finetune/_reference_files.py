@@ -6,44 +6,14 @@ import json
 import os
 from hashlib import sha256
 from pathlib import Path
-from uuid import uuid4
 
-from sktransfer.backbones._store_files import sync
+from sktransfer.utils._files import write_file
 
 __all__ = ["read_result", "write_file", "write_result"]
 
 _DESCRIPTION = "reference.json"
 _TABLES = {"csv": "values.csv", "parquet": "values.parquet"}
 _FORMAT = 1
-
-
-def write_file(path, content):
-    """Write a file so that it is there as a whole or not at all.
-
-    Parameters
-    ----------
-    path : Path
-        The file; what is there is replaced.
-    content : bytes
-        What it holds.
-
-    Returns
-    -------
-    path : Path
-        The file.
-    """
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
-    return path
 
 
 def write_result(folder, rows, about, kinds, table_format):

@@ -22,6 +22,7 @@ from ._composition import CandidateComposition
 from ._consensus_choice import consensus_options
 from ._metric_collection import deciding_metric, validated_metrics, with_one_seed
 from ._recommendation import recommend
+from ._record import selection_record
 from ._resampled_scores import plan_resamples
 from ._results import SelectionResults
 from ._scoring import score_features
@@ -197,6 +198,10 @@ class TransferabilitySelector(
         of about `level`. Only with `n_resamples`, and not for a consensus of ranks.
     n_splits_ : int
         Number of splits, 1 without `cv`.
+    record_ : dict of str to object
+        What is needed to repeat the selection: number of samples, ``class_counts``, ``splits``,
+        seeds, parameters of metrics and candidates in words, ``versions`` and the date. Of data
+        there are shapes and digests only.
     n_features_in_ : int
         Number of features seen during fit. Only defined if the best candidate tells.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -421,6 +426,7 @@ class TransferabilitySelector(
             if said
         }
         recommend(self, selection)
+        self.record_ = selection_record(self, selection)
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(self.best_estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.best_estimator_.feature_names_in_
