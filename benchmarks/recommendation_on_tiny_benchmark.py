@@ -15,6 +15,7 @@ Fashion-MNIST, and 100 images, were left out and are reported apart.
 """
 
 import argparse
+import csv
 import json
 import time
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from sktransfer.evaluation import (
 
 ROOT = Path(__file__).resolve().parents[1]
 CALIBRATIONS = ROOT / "sktransfer" / "datasets" / "data" / "decision_calibrations.json"
+RACES = Path(__file__).with_name("racing_on_tiny_benchmark.csv")
 LEAST_CEILING = 0.6
 LEVEL = 0.9
 DESCRIPTION = (
@@ -343,10 +345,71 @@ def show(rules, cells, part):
     return found
 
 
+def table_row(name, row):
+    """Give the cells of one line as they stand on the page of the documentation."""
+
+    def with_interval(column, digits):
+        low, high = row[f"{column}_interval"]
+        return f"{row[column]:.{digits}f} ({low:.{digits}f}, {high:.{digits}f})"
+
+    return [
+        name,
+        with_interval("kendall", 2),
+        with_interval("weighted_kendall", 2),
+        f"{row['top_1']:.2f}",
+        f"{row['top_3']:.2f}",
+        with_interval("regret", 2),
+        f"{row['tail_regret']:.1f}",
+    ]
+
+
+def show_rst(rules, cells, part):
+    """Print the body of a list-table."""
+    inside = [cell for cell in cells if PARTS[part](cell)]
+    found = {name: summary(rule, inside) for name, rule in rules.items()}
+    print(f"\n.. {part}")
+    for name, row in sorted(found.items(), key=lambda item: -item[1]["kendall"]):
+        first, *others = table_row(name, row)
+        print(f"   * - {first}")
+        print("\n".join(f"     - {other}" for other in others))
+
+
+def racing_rows(cells):
+    """Give regret and hits of races, by what they started with, as far as they have been run.
+
+    ``racing_on_tiny_benchmark.py`` runs them. A race has a winner and no ranking, so no tau.
+    """
+    if not RACES.exists():
+        return {}
+    with RACES.open(encoding="utf-8", newline="") as file:
+        races = list(csv.DictReader(file))
+    found = {}
+    for cell in cells:
+        key = (cell.target, str(cell.train_size), str(cell.seed))
+        for race in races:
+            if (race["target"], race["train_size"], race["seed"]) == key:
+                best = max(cell.reference.values())
+                own = cell.reference[race["winner"]]
+                found.setdefault(race["start"], []).append(
+                    (100 * (best - own), own == best, float(race["cost"]))
+                )
+    return {
+        f"racing from {start}": {
+            "n_cells": len(rows),
+            "regret": float(np.mean([row[0] for row in rows])),
+            "tail_regret": float(np.percentile([row[0] for row in rows], 95)),
+            "top_1": float(np.mean([row[1] for row in rows])),
+            "cost": float(np.mean([row[2] for row in rows])),
+        }
+        for start, rows in found.items()
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the calibrations")
     parser.add_argument("--cost", action="store_true", help="measure the time of scoring")
+    parser.add_argument("--rst", action="store_true", help="print tables for the documentation")
     parser.add_argument("--decisions", action="store_true", help="only the decision sets")
     options = parser.parse_args()
     benchmark = load_tiny_benchmark(as_frame=False)
@@ -360,7 +423,11 @@ def main():
         return
     cells, rules = all_cells(benchmark), all_rules(benchmark)
     for part in PARTS if not options.decisions else ():
-        show(rules, cells, part)
+        (show_rst if options.rst else show)(rules, cells, part)
+    if options.rst:
+        return
+    for name, row in racing_rows(cells).items():
+        print(f"{name:46}", {key: round(value, 2) for key, value in row.items()})
     print(f"\ndecision sets, level {LEVEL}: coverage and share on targets left out, threshold")
     for rule in ("logme", "pactran", "linearprobe", *list(CONSENSUS)[:3], "n_parameters"):
         for kind in ("margin", "rank"):
