@@ -1,0 +1,254 @@
+"""How often the candidates that can't be told apart from the best hold the truly best one.
+
+Selections are simulated: rows of a few classes in a latent space, which every candidate sees
+through a map of its own, more or less clearly, with noise of its own. The first three candidates
+nearly tie, the last is clearly worse. The best is the one whose score is highest on the mean of
+many fresh samples of the same size. Printed for each metric, and for each way to resample it, are
+in percent how often the set at 95 % holds the best, how many candidates it has on average, and the
+same for an oracle that knows how scores vary over fresh samples; last, by how much the resamples
+under- or overstate the standard deviation of the difference to the best.
+
+What was simulated is kept in a folder, and a run goes on where another one ended:
+
+    python benchmarks/coverage_of_selection.py --work coverage --selections 300 --jobs 2
+"""
+
+import argparse
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from sktransfer.evaluation import selection_uncertainty
+from sktransfer.metrics import get_metric
+from sktransfer.model_selection._prepared_metric import PreparedMetric
+from sktransfer.model_selection._resampled_scores import Resamples, resample_scores, scheme_of
+from sktransfer.model_selection._scoring import ScoringTask
+
+LEVEL = 0.95
+N_RESAMPLES = 40
+CHUNK = 5
+LATENT = 6
+
+FAMILIES = {
+    "moments": ("logme", "hscore", "gbc", "transrate"),
+    "source outputs": ("leep", "nce"),
+    "neighbours": ("knn", "parc"),
+    "probes": ("linearprobe", "sfda"),
+    "pool": ("ncti", "etran"),
+}
+PARAMETERS = {"hscore": {"shrinkage": "ledoit_wolf"}}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kind of target and of candidates."""
+
+    n_samples: int
+    n_features: int
+    n_classes: int
+    strengths: tuple
+    smallest_class: float | None = None
+
+    def problem(self):
+        """Return class centres, maps and source heads, the same for all samples."""
+        rng = np.random.default_rng([self.n_samples, self.n_features])
+        shape = (LATENT, self.n_features)
+        return (
+            1.2 * rng.normal(size=(self.n_classes, LATENT)),
+            [
+                rng.normal(size=shape) / np.sqrt(LATENT) * (rng.random(self.n_features) < 0.5)
+                for _ in self.strengths
+            ],
+            [
+                2.5 * rng.normal(size=(self.n_features, 5)) / np.sqrt(self.n_features)
+                for _ in self.strengths
+            ],
+        )
+
+    def draw(self, rng):
+        """Draw a fresh sample: labels, and features and probabilities of each candidate."""
+        centres, maps, heads = self.problem()
+        share = np.full(self.n_classes, 1 / self.n_classes)
+        if self.smallest_class:
+            share = np.array([1 - self.smallest_class, self.smallest_class])
+        y = np.zeros(self.n_samples, dtype=int)
+        while np.bincount(y, minlength=self.n_classes).min() < 2:
+            y = rng.choice(self.n_classes, p=share, size=self.n_samples)
+        rows = centres[y] + rng.normal(size=(self.n_samples, LATENT))
+        candidates = []
+        for strength, to_features, head in zip(self.strengths, maps, heads, strict=True):
+            F = strength * rows @ to_features + rng.normal(size=(self.n_samples, self.n_features))
+            P = np.exp(F @ head)
+            candidates.append((F.astype(np.float32), P / P.sum(axis=1, keepdims=True)))
+        return y, candidates
+
+
+SETTINGS = {
+    "n > D": Setting(80, 10, 3, (1, 0.98, 0.95, 0.5)),
+    "n < D": Setting(40, 80, 3, (1, 0.98, 0.95, 0.5)),
+    "uneven": Setting(100, 20, 2, (1, 0.97, 0.9, 0.3), smallest_class=0.15),
+}
+
+
+def named(metrics):
+    return {name: get_metric(name).set_params(**PARAMETERS.get(name, {})) for name in metrics}
+
+
+def plain_scores(y, candidates, metrics):
+    """Scores on the sample, of shape (n_candidates,) by metric."""
+    scores = {}
+    for name, metric in metrics.items():
+        prepared = [PreparedMetric(metric, y, features=F, probabilities=P) for F, P in candidates]
+        found = [each.score(None, None, {}) for each in prepared]
+        scores[name] = np.array([score for score, _ in found])
+        if metric.relative_to_pool:
+            scores[name] = type(metric).pool_scores([fitted for _, fitted in found])
+    return scores
+
+
+def fresh_scores(setting, metrics, seed):
+    """Scores on a fresh sample."""
+    rng = np.random.default_rng([1, seed])
+    return plain_scores(*SETTINGS[setting].draw(rng), named(metrics))
+
+
+def selection(setting, schemes, seed):
+    """Scores on a sample and on its resamples, as arrays by name of the metric and scheme."""
+    rng = np.random.default_rng([2, seed])
+    y, candidates = SETTINGS[setting].draw(rng)
+    metrics = named({name for name, _ in schemes})
+    scores = plain_scores(y, candidates, metrics)
+    columns = {f"{name}/{scheme}": metrics[name] for name, scheme in schemes}
+    resamples = Resamples(
+        N_RESAMPLES, seed, np.arange(len(y)), {f"{n}/{scheme}": scheme for n, scheme in schemes}
+    )
+    found = [
+        resample_scores(ScoringTask(0, 0, columns, F, P, y, {}), resamples, columns)
+        for F, P in candidates
+    ]
+    result = {}
+    for (name, _), (column, metric) in zip(schemes, columns.items(), strict=True):
+        if metric.relative_to_pool:
+            pools = zip(*(scored[column].fitted for scored in found), strict=True)
+            resampled = np.array([type(metric).pool_scores(pool) for pool in pools])
+        else:
+            resampled = np.transpose([scored[column].values for scored in found])
+        result[column] = np.vstack([scores[name], resampled])
+    return result
+
+
+def simulate(path, work, seeds):
+    """Do one part of the work and keep it, unless it is there."""
+    if path.exists():
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parts = [work(seed) for seed in seeds]
+    arrays = {
+        name.replace("/", "__"): np.array([part[name] for part in parts]) for name in parts[0]
+    }
+    partial = path.with_suffix(f".{os.getpid()}.npz")
+    np.savez(partial, **arrays)
+    partial.rename(path)
+
+
+def kept(folder, kind, setting, name):
+    """Everything that was simulated for a metric in a setting."""
+    slug = setting.replace(" ", "")
+    parts = []
+    for path in sorted(folder.glob(f"{kind}_{slug}_*.npz")):
+        with np.load(path) as arrays:
+            if name.replace("/", "__") in arrays:
+                parts.append(arrays[name.replace("/", "__")])
+    return np.concatenate(parts) if parts else None
+
+
+def plan(folder, arguments, schemes):
+    """List the parts of the work, so that all metrics grow at the same rate."""
+    for first in range(0, max(arguments.selections, arguments.fresh), CHUNK):
+        for setting in arguments.settings:
+            slug = setting.replace(" ", "")
+            for name in arguments.metrics:
+                of_metric = [pair for pair in schemes if pair[0] == name]
+                if first < arguments.selections:
+                    yield delayed(simulate)(
+                        folder / f"selection_{slug}_{name}-{len(of_metric)}_{first:05}.npz",
+                        lambda seed, s=setting, pairs=of_metric: selection(s, pairs, seed),
+                        range(first, first + CHUNK),
+                    )
+                if first < arguments.fresh:
+                    yield delayed(simulate)(
+                        folder / f"fresh_{slug}_{name}_{first:05}.npz",
+                        lambda seed, s=setting, n=name: fresh_scores(s, (n,), seed),
+                        range(first, first + CHUNK),
+                    )
+
+
+def report(folder, setting, name, scheme):
+    """Print a line for a metric in a setting."""
+    simulated = kept(folder, "selection", setting, f"{name}/{scheme}")
+    fresh = kept(folder, "fresh", setting, name)
+    if simulated is None or fresh is None or len(fresh) < N_RESAMPLES:
+        return
+    n_samples = SETTINGS[setting].n_samples
+    fresh = np.concatenate([fresh, simulated[:, 0]])
+    best = int(fresh.mean(axis=0).argmax())
+    scale = Resamples(N_RESAMPLES, 0, np.arange(n_samples), {}).scale(scheme)
+    sets, oracle, spread = [], [], []
+    for scores, *resampled in simulated:
+        found = selection_uncertainty(scores, resampled, n_samples=n_samples, scale=scale)
+        sets.append(found.tied_with_best)
+        oracle.append(selection_uncertainty(scores, fresh).tied_with_best)
+        resampled = np.array(resampled)
+        spread.append(np.nanvar(resampled - resampled[:, [best]], axis=0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = scale * np.sqrt(np.mean(spread, axis=0)) / (fresh - fresh[:, [best]]).std(axis=0)
+
+    def line(sets):
+        held = 100 * np.mean([best in found for found in sets])
+        return f"{held:5.1f} {np.mean([len(found) for found in sets]):4.1f}"
+
+    others = np.delete(ratio, best)
+    print(
+        f"{setting:7} {name:12} {scheme:10} {len(sets):4} {line(sets)}/{fresh.shape[1]} "
+        f"  {line(oracle)}   {others.min():4.2f} to {others.max():4.2f}",
+        flush=True,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    everything = [name for names in FAMILIES.values() for name in names]
+    parser.add_argument("--work", type=Path, default=Path("coverage_of_selection"))
+    parser.add_argument("--selections", type=int, default=300)
+    parser.add_argument("--fresh", type=int, default=300, help="fresh samples that tell the best")
+    parser.add_argument("--metrics", nargs="+", default=everything)
+    parser.add_argument("--settings", nargs="+", default=list(SETTINGS))
+    parser.add_argument("--both", action="store_true", help="resample both ways where possible")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--report-only", action="store_true")
+    arguments = parser.parse_args()
+    schemes = []
+    for name, metric in named(arguments.metrics).items():
+        schemes.append((name, scheme_of(metric)))
+        other = "half" if schemes[-1][1] == "dirichlet" else "dirichlet"
+        if arguments.both:
+            try:
+                schemes.append((name, scheme_of(metric, other)))
+            except ValueError:
+                continue  # no definition for weights
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    if not arguments.report_only:
+        Parallel(n_jobs=arguments.jobs)(plan(arguments.work, arguments, schemes))
+    print(f"{'':31} of   held  size     oracle       deviation, ratio")
+    for setting in arguments.settings:
+        for name, scheme in schemes:
+            report(arguments.work, setting, name, scheme)
+
+
+if __name__ == "__main__":
+    main()
