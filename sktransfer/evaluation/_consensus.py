@@ -108,34 +108,26 @@ class ConsensusResult:
             f"relative_to_pool={self.relative_to_pool})"
         )
 
-    def to_frame(self):
-        """Return the consensus as a data frame, best candidate first.
+    def columns(self):
+        """Return the consensus as columns, best candidate first, of which frames are made.
 
         Returns
         -------
-        frame : pandas.DataFrame of shape (n_candidates, n_columns)
-            Columns ``rank``, ``candidate``, ``consensus``, and ``rank_<metric>`` and
+        columns : dict of str to list
+            ``rank``, ``candidate``, ``consensus``, and ``rank_<metric>`` and
             ``rank_without_<metric>`` for each metric.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("ConsensusResult.to_frame requires pandas.") from error
+        order = sorted(self.ranks, key=self.ranks.get)
         columns = {
-            "rank": list(self.ranks.values()),
-            "candidate": list(self.ranks),
-            "consensus": list(self.scores.values()),
+            "rank": [self.ranks[name] for name in order],
+            "candidate": order,
+            "consensus": [self.scores[name] for name in order],
         }
-        for name, ranks in self.metric_ranks.items():
-            columns[f"rank_{name}"] = list(ranks.values())
-        for name, left_out in self.without.items():
-            columns[f"rank_without_{name}"] = list(left_out.ranks.values())
-        return pd.DataFrame(columns).sort_values("rank", kind="stable", ignore_index=True)
+        for metric, ranks in self.metric_ranks.items():
+            columns[f"rank_{metric}"] = [ranks[name] for name in order]
+        for metric, left_out in self.without.items():
+            columns[f"rank_without_{metric}"] = [left_out.ranks[name] for name in order]
+        return columns
 
 
 def consensus(scores, *, method="ranks", weights=None, scales=None, nan_policy="auto"):

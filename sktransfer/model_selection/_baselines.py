@@ -12,7 +12,14 @@ import numpy as np
 
 from ..metrics import KNN, LinearProbe, MetricInputs
 
-__all__ = ["BASELINES", "BaselinePlan", "BaselineResults", "plan_baselines", "score_baselines"]
+__all__ = [
+    "BASELINES",
+    "MOST_ROWS",
+    "BaselinePlan",
+    "BaselineResults",
+    "plan_baselines",
+    "score_baselines",
+]
 
 BASELINES = (
     "n_parameters",
@@ -25,7 +32,7 @@ BASELINES = (
 )
 
 # Neighbours cost the square of the number of rows. So many say enough for a baseline.
-_MOST_ROWS = 2000
+MOST_ROWS = 2000
 
 # Parameters of a metric that do not change its score.
 _NOT_IN_THE_SCORE = ("n_permutations", "random_state", "task")
@@ -118,7 +125,7 @@ def score_baselines(baselines, metrics, cells, known, y):
             if same is not None and cells[same].error is None:
                 scores[name] = (cells[same].score, None)
                 continue
-            if len(y) > _MOST_ROWS:
+            if len(y) > MOST_ROWS:
                 rows = _spread_rows(y)
                 known, y = MetricInputs(y[rows], features=known.features[rows]), y[rows]
             score = float(known.fit(baseline).score_)
@@ -141,7 +148,7 @@ def _equal(metric, baseline):
 def _spread_rows(y):
     """Rows in which every class, or range of values, has its share; the same for all candidates."""
     order = np.arange(len(y)) if y.ndim > 1 else np.argsort(y, kind="stable")
-    return np.sort(order[np.linspace(0, len(y) - 1, _MOST_ROWS).round().astype(int)])
+    return np.sort(order[np.linspace(0, len(y) - 1, MOST_ROWS).round().astype(int)])
 
 
 def _source_accuracy(fitted):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..evaluation import rank_correlation, selection_regret
+from ._baselines import MOST_ROWS
 from ._results import joined
 
 __all__ = ["find"]
@@ -88,13 +89,13 @@ def _noise(selector, baselines, y):
     values = np.array([probe[name] for name in scored if name in probe])
     is_accuracy = y.ndim == 1 and len(values) == len(scored) and not np.isnan(values).any()
     if tied is None and is_accuracy and _holds_classes(y):
-        center = float(values.mean())
-        error = 1.96 * math.sqrt(2 * max(center * (1 - center), 0.0) / len(y))
+        center, n_samples = float(values.mean()), min(len(y), MOST_ROWS)
+        error = 1.96 * math.sqrt(2 * max(center * (1 - center), 0.0) / n_samples)
         if values.max() - values.min() < error:
             yield (
                 "Every candidate may be within noise: leave-one-out linear probes of all of them "
                 f"have accuracies between {values.min():.3f} and {values.max():.3f}, and two "
-                f"accuracies on {len(y)} samples differ by up to {error:.3f} by chance."
+                f"accuracies on {n_samples} samples differ by up to {error:.3f} by chance."
             )
 
 

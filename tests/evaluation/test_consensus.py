@@ -129,7 +129,7 @@ def test_frames():
     frame = pd.DataFrame(SCORES)
     result = consensus(frame)
     assert result.scores == consensus(SCORES).scores
-    table = result.to_frame()
+    table = pd.DataFrame(result.columns())
     assert list(table["candidate"]) == ["b", "a", "d", "c"]
     assert list(table["rank_without_knn"]) == list(
         pd.Series(result.without["knn"].ranks)[table["candidate"]]
