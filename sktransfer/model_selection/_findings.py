@@ -8,7 +8,10 @@ from ..evaluation import rank_correlation, selection_regret
 from ._baselines import MOST_ROWS
 from ._results import joined
 
-__all__ = ["find"]
+__all__ = ["WITHIN_NOISE", "find"]
+
+#: How the finding begins that no candidate can be told from the others.
+WITHIN_NOISE = "Every candidate is within noise"
 
 _ALPHA = 0.05
 # Kendall's tau of half: three of four pairs of candidates are in the same order.
@@ -74,14 +77,14 @@ def _noise(selector, baselines, y):
         places = [baselines.candidates.index(name) for name in scored]
         if saturated[places].all():
             yield (
-                f"Every candidate is within noise: none of the {len(scored)} scores by {metric!r} "
+                f"{WITHIN_NOISE}: none of the {len(scored)} scores by {metric!r} "
                 "can be told from what permuted labels would give."
             )
             return
     tied = getattr(selector, "tied_with_best_", None)
     if tied is not None and set(scored) <= set(tied):
         yield (
-            f"Every candidate is within noise: at a level of {selector.level:g} none of the "
+            f"{WITHIN_NOISE}: at a level of {selector.level:g} none of the "
             f"{len(scored)} can be told from the best by {metric!r} on {len(y)} samples."
         )
         return
