@@ -9,6 +9,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from hashlib import sha256
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -284,7 +285,7 @@ def _fit_on_all(fitted, task, X_val, y_val):
 
 def _final_state(fitted):
     epochs = [
-        {name: value for name, value in epoch.items() if isinstance(value, bool | int | float)}
+        {name: _plain(value) for name, value in epoch.items() if isinstance(value, Real)}
         for epoch in fitted.history_
     ]
     arrays = {
@@ -295,6 +296,13 @@ def _final_state(fitted):
     weights = {name: tensor.cpu() for name, tensor in fitted.net_.module_.learned_state().items()}
     numbers = {name: getattr(fitted, name) for name in ("n_epochs_", "best_epoch_", "converged_")}
     return {"weights": weights, "history": epochs, **arrays, **numbers}
+
+
+def _plain(number):
+    """Give a number of NumPy as one of Python, which a file without pickles can hold."""
+    if isinstance(number, bool | np.bool_):
+        return bool(number)
+    return int(number) if isinstance(number, Integral) else float(number)
 
 
 # -- states ----------------------------------------------------------------------------------------

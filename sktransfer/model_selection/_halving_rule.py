@@ -51,7 +51,7 @@ class Comparison:
         is_sure : bool
             Whatever its sign.
         """
-        if self.n_rows < 2:
+        if self.n_rows < 2 or not math.isfinite(self.error):
             return False
         needed = stats.t.ppf(1 - (1 - confidence) / max(1, n_comparisons), self.n_rows - 1)
         return abs(self.difference) > needed * self.error
