@@ -49,6 +49,10 @@ LAYERS = {
 }
 
 
+# The one import upwards, made when it is called: a result writes its own report.
+UPWARDS = {("sktransfer.model_selection._best_candidate", "sktransfer.inspection.write_report")}
+
+
 def room(module):
     """The part of the package that a module belongs to: `_cli_output` is part of `cli`."""
     parts = module.split(".")[1:]
@@ -183,6 +187,8 @@ def test_imports_go_one_way(path):
     layer = 0 if module == "sktransfer" else LAYERS[room(module)]
     for name, line in imported_names(path):
         target = room(".".join(name.split(".")[:2]))
+        if (module, name) in UPWARDS:
+            continue
         if name.split(".")[0] == "sktransfer" and target in LAYERS:
             same = target == room(module)
             assert same or LAYERS[target] < layer, f"line {line}: {module} imports {name}"

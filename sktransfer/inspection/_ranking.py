@@ -13,6 +13,7 @@ __all__ = ["RankingDisplay"]
 # Two colours of the Okabe-Ito palette, which people with any kind of colour vision tell apart, and
 # a grey. The best candidate also differs in shape or hatching, for print without colour.
 _COLOR, _BEST_COLOR, _FAILED_COLOR = "#0072B2", "#D55E00", "#767676"
+_TIED_BAND = "#fbe9dd"
 
 
 class RankingDisplay:
@@ -33,7 +34,12 @@ class RankingDisplay:
     metric_name : str, default=None
         What the scores are, for the axis label.
     spread_name : str, default=None
-        What the spread is, for the axis label.
+        What the spread or the intervals are, for the axis label.
+    intervals : array-like of shape (n_candidates, 2), default=None
+        Limits of each score, in place of `spread`, for instance those of a
+        :class:`~sktransfer.evaluation.SelectionUncertainty`.
+    tied_with_best : collection of str, default=None
+        Names of the candidates that can't be told apart from the best. Their lines are shaded.
 
     Attributes
     ----------
@@ -47,6 +53,8 @@ class RankingDisplay:
         The markers or bars, from rank 1 downwards; candidates without a finite score have none.
     errorbar_ : matplotlib ErrorbarContainer or None
         The error bars.
+    bands_ : list of matplotlib Polygon
+        The shades behind candidates that can't be told apart from the best.
     texts_ : list of matplotlib Text
         What is written in place of a marker for a candidate without a finite score.
 
@@ -65,12 +73,24 @@ class RankingDisplay:
     >>> plt.show()
     """
 
-    def __init__(self, candidates, scores, *, spread=None, metric_name=None, spread_name=None):
+    def __init__(
+        self,
+        candidates,
+        scores,
+        *,
+        spread=None,
+        metric_name=None,
+        spread_name=None,
+        intervals=None,
+        tied_with_best=None,
+    ):
         self.candidates = candidates
         self.scores = scores
         self.spread = spread
         self.metric_name = metric_name
         self.spread_name = spread_name
+        self.intervals = intervals
+        self.tied_with_best = tied_with_best
 
     @property
     def ranks(self):
@@ -84,8 +104,10 @@ class RankingDisplay:
         Parameters
         ----------
         estimator : TransferabilitySelector
-            A fitted selector. If it was fitted with ``cv``, error bars show the standard deviation
-            over splits. Networks with random weights are marked "(untrained)".
+            A fitted selector. If it was fitted with ``n_resamples``, bars show the intervals of the
+            expected scores, and candidates that can't be told apart from the best are shaded; if
+            with ``cv`` alone, the standard deviation over splits. Networks with random weights are
+            marked "(untrained)".
         metric : str, default=None
             Which of its metrics to show; the deciding one if None.
         ax : matplotlib Axes, default=None
@@ -126,17 +148,35 @@ class RankingDisplay:
             f"{name} (untrained)" if pretrained is False else name
             for name, pretrained in zip(results["candidate"], results["pretrained"], strict=True)
         ]
-        has_splits = f"split0_{metric}" in results
         display = cls(
             names,
             results[f"mean_{metric}"],
-            spread=results[f"std_{metric}"] if has_splits else None,
             metric_name=metric,
-            spread_name=(
-                f"mean ± standard deviation of {estimator.n_splits_} splits" if has_splits else None
-            ),
+            **cls._uncertainty_of(estimator, metric, names),
         )
         return display.plot(ax=ax, **plot_options)
+
+    @staticmethod
+    def _uncertainty_of(estimator, metric, names):
+        """Give what the selector knows of it as parameters of a display."""
+        found = getattr(estimator, "uncertainty_", {}).get(metric)
+        if found is not None:
+            tied = set(found.tied_with_best)
+            return {
+                "spread_name": f"{found.level:.0%} interval of the expected score\n"
+                "shaded: can't be told apart from the best",
+                "intervals": found.score_interval,
+                "tied_with_best": [
+                    shown for name, shown in zip(found.names, names, strict=True) if name in tied
+                ],
+            }
+        results = estimator.cv_results_
+        if f"split0_{metric}" not in results:
+            return {}
+        return {
+            "spread": results[f"std_{metric}"],
+            "spread_name": f"mean ± standard deviation of {estimator.n_splits_} splits",
+        }
 
     @classmethod
     def from_scores(
@@ -223,7 +263,7 @@ class RankingDisplay:
 
         if kind not in ("point", "bar"):
             raise ValueError(f"'kind' must be 'point' or 'bar'. Got {kind!r} instead.")
-        scores, spread = self._checked_arrays()
+        scores, lengths = self._checked_arrays()
         ranks = competition_ranks(scores)
         order = np.argsort(ranks, kind="stable")
         own_figure = ax is None
@@ -237,14 +277,20 @@ class RankingDisplay:
         options = point_kwargs if kind == "point" else bar_kwargs
         self.points_ = draw(ax, scores[order][drawn], rows[drawn], best, options or {})
         self.errorbar_ = None
-        if spread is not None and drawn.any():
+        if lengths is not None and drawn.any():
             style = {"fmt": "none", "ecolor": "#333333", "elinewidth": 1.2, "capsize": 2.5}
             self.errorbar_ = ax.errorbar(
                 scores[order][drawn],
                 rows[drawn],
-                xerr=spread[order][drawn],
+                xerr=lengths[:, order][:, drawn],
                 **{**style, "zorder": 3, **(errorbar_kwargs or {})},
             )
+        tied = set(self.tied_with_best or ())
+        self.bands_ = [
+            ax.axhspan(row - 0.5, row + 0.5, color=_TIED_BAND, linewidth=0, zorder=0)
+            for row, index in enumerate(order)
+            if self.candidates[index] in tied
+        ]
         self.texts_ = [
             ax.annotate(
                 "failed" if np.isnan(score) else f"{score:g}",
@@ -288,6 +334,8 @@ class RankingDisplay:
                 f"'scores' must have one score for each of the {n_candidates} candidates. "
                 f"Got an array of shape {scores.shape} instead."
             )
+        if self.intervals is not None:
+            return scores, self._checked_intervals(scores)
         if self.spread is None:
             return scores, None
         spread = np.asarray(self.spread, dtype=float)
@@ -296,7 +344,20 @@ class RankingDisplay:
                 f"'spread' must have a non-negative value for each of the {n_candidates} "
                 f"candidates. Got {self.spread!r} instead."
             )
-        return scores, spread
+        return scores, np.stack([spread, spread])
+
+    def _checked_intervals(self, scores):
+        """Lengths to the left and to the right of the scores; nothing where a limit is infinite."""
+        if self.spread is not None:
+            raise ValueError("Of 'spread' and 'intervals' only one can be shown. Got both.")
+        intervals = np.asarray(self.intervals, dtype=float)
+        if intervals.shape != (len(scores), 2) or (np.diff(intervals) < 0).any():
+            raise ValueError(
+                f"'intervals' must have a lower and an upper limit for each of the {len(scores)} "
+                f"candidates. Got {self.intervals!r} instead."
+            )
+        lengths = np.abs(intervals.T - scores)
+        return np.where(np.isfinite(lengths), lengths, 0.0)
 
     def _label(self, index, scores, ranks):
         name = self.candidates[index]

@@ -312,4 +312,7 @@ class BaselineResults:
 
 def _drawn(name):
     """Draw a number in [0, 1) that hangs on nothing but the name."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big") / 2**48
+    return (
+        int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:6], "big")
+        / 2**48
+    )

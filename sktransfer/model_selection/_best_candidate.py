@@ -134,6 +134,35 @@ class BestCandidateMixin(TransformerMixin):
             self.baseline_scores_,
         )
 
+    def report(self, path, *, title=None):
+        """Write what the selection found into one HTML file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, in a folder that exists. One that is there is replaced.
+        title : str, default=None
+            What the report is about, such as the name of the data.
+
+        Returns
+        -------
+        path : Path
+            The file.
+
+        Raises
+        ------
+        ValueError
+            If there can't be a file of this name.
+
+        See Also
+        --------
+        sktransfer.inspection.write_report : Says what is in it.
+        """
+        # Upwards, and so not before it is asked for.
+        from ..inspection import write_report
+
+        return write_report(self, path, title=title)
+
     def __sklearn_is_fitted__(self):
         return hasattr(self, "best_estimator_")
 
