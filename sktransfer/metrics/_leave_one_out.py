@@ -238,15 +238,27 @@ class Fit:
 
             ratio = root[j] / root[i]
             shift = -(root[i] * t[i] + root[j] * t[j]) / n_samples
-            mean = shift * (inside[i] - inside[j] + both * (ratio - 1 / ratio)) / unit
-            of_i = fitted[i] - inside[i] * t[i] - both * t[j]
-            of_i *= remaining[j] / root[i] - cross / root[j]
-            of_j = fitted[j] - inside[j] * t[j] - both * t[i]
-            of_j *= cross / root[i] - remaining[i] / root[j]
+            parts = (
+                (shift, inside[i] - inside[j] + both * (ratio - 1 / ratio)),
+                (
+                    fitted[i] - inside[i] * t[i] - both * t[j],
+                    remaining[j] / root[i] - cross / root[j],
+                ),
+                (
+                    fitted[j] - inside[j] * t[j] - both * t[i],
+                    cross / root[i] - remaining[i] / root[j],
+                ),
+            )
+            # What these are made of, whatever cancels.
+            largest = np.abs(fitted).max() + np.abs(t).max() * inside.max()
+            other_size = np.abs(shift) * (inside[i] + inside[j] + np.abs(both))
+            other_size = other_size / unit + largest * (np.abs(parts[1][1]) + np.abs(parts[2][1]))
             scale = determinant * unit
-            other_size = (np.abs(mean) + np.abs(of_i) + np.abs(of_j)) / scale
+            other_size = other_size / scale
             better = other_size < size
-            difference[better] = ((mean + of_i + of_j) / scale)[better]
+            total = parts[0][0] * parts[0][1] / unit
+            total = total + parts[1][0] * parts[1][1] + parts[2][0] * parts[2][1]
+            difference[better] = (total / scale)[better]
         return np.sign(difference) * (np.abs(difference) > _TIE * np.minimum(size, other_size))
 
 

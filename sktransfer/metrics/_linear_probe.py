@@ -189,8 +189,8 @@ class LinearProbe(WeightedMetric, RowMetric):
     def _fit_rows(self, X, target, sample_weight, moments):
         if target.task != "classification" and self.scoring != "accuracy":
             raise ValueError(
-                f"LinearProbe(scoring={self.scoring!r}) needs a target y of class labels; got a "
-                f"{target.task} target, whose score is R²."
+                f"LinearProbe(scoring={self.scoring!r}) is defined for classification targets; got "
+                f"a {target.task} target y, which is scored by R² with scoring='accuracy'."
             )
         probe = Probe.of_features(X, moments().spectrum, sample_weight)
         self.rank_ = probe.rank
@@ -232,12 +232,12 @@ class LinearProbe(WeightedMetric, RowMetric):
                 X, target.codes, probe.weight, self.seed_, self.n_permutations
             )
         )
-        mean = 0.5 if self.scoring == "roc_auc_ovr" else None
-        if probe.weight is None and mean is None:
-            draws = list(draws)
+        if self.scoring == "roc_auc_ovr":
+            chance = _chance_of_areas(list(draws))
+        elif probe.weight is None:
+            chance = Chance.sampled(list(draws))
         else:
-            draws = scores_until_sure(self.score_, draws)
-        chance = Chance.sampled(draws, mean)
+            chance = Chance.sampled(scores_until_sure(self.score_, draws))
         self.chance_level_ = float("nan") if chance is None else chance.mean
         reason = trivial_reason(probe.rank == 0, len(self.classes_), len(X))
         if reason:
@@ -314,6 +314,16 @@ class LinearProbe(WeightedMetric, RowMetric):
                 errors[mine] = probe.total(np.square(residual[:, mine]))
             scores.append(float((1 - errors / fit.baseline()).mean()))
         return scores
+
+
+def _chance_of_areas(areas):
+    """Chance of an AUROC, which scatters widely about 1/2 where a class is small."""
+    chance = Chance.sampled(areas, 0.5)
+    if len(areas) < 3:
+        return chance
+    # The spread about a known mean, a little larger for being known from few.
+    spread = float(np.sqrt(np.square(np.subtract(areas, 0.5)).mean() * (1 + 2 / len(areas))))
+    return Chance(0.5, spread, max(Chance.exact(0.5, spread, 1.0).limit, *areas))
 
 
 def _choose(errors, baseline):

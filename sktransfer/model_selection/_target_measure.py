@@ -32,7 +32,7 @@ TARGET_MEASURES = {
 _CHOSEN = {
     None: LogME(),
     _PLAIN: LogME(),
-    _BALANCED: LogME(class_weight="balanced"),
+    _BALANCED: LinearProbe(class_weight="balanced"),
     _AUROC: LinearProbe(scoring="roc_auc_ovr"),
 }
 
