@@ -14,6 +14,7 @@ from ._cli_metrics import defined_for, parse_metrics
 from ._cli_options import CannotWrite, WrongInput, candidate_options, in_plain_words, run_options
 from ._cli_output import RankProgress, print_result
 from ._cli_own_modules import current_folder_importable
+from ._cli_report import Reporting, report_options
 from ._cli_study import study as study_command
 from ._cli_study_inputs import without_own_source
 from .utils._progress import rows_reported_to
@@ -67,9 +68,24 @@ command.add_command(study_command)
     metavar="DIR",
     help="Keep the features of networks in this folder, and run no network again on the same data.",
 )
+@report_options
 @candidate_options
 @run_options
-def rank(data, demo, metric, cv, output_format, cache, candidates, on_error, quiet, **parameters):
+def rank(
+    data,
+    demo,
+    metric,
+    cv,
+    output_format,
+    cache,
+    report,
+    resamples,
+    level,
+    candidates,
+    on_error,
+    quiet,
+    **parameters,
+):
     """Rank pretrained networks for a labelled data set.
 
     Only forward passes are made, nothing is fine-tuned. The result goes to standard output,
@@ -82,11 +98,14 @@ def rank(data, demo, metric, cv, output_format, cache, candidates, on_error, qui
     if sys.stdout is None:
         raise WrongInput("standard output is closed, so the result could not be given.")
     candidates = candidates or ["tiny"]
+    reporting = Reporting(report, resamples, level)
+    data = None if demo else data[0]
     # What the user's own code prints must not get between the lines of the result.
     with contextlib.redirect_stdout(sys.stderr), current_folder_importable(candidates):
         try:
+            reporting.check(data)
             metrics = parse_metrics(metric or (DEMO_METRICS if demo else ["logme"]))
-            target = demo_target() if demo else load_target(data[0], on_error)
+            target = demo_target() if demo else load_target(data, on_error)
             metrics, left_out = defined_for(
                 metrics, target.task, option="--metric", needed=next(iter(metrics))
             )
@@ -100,18 +119,22 @@ def rank(data, demo, metric, cv, output_format, cache, candidates, on_error, qui
         if not quiet:
             for remark in target.remarks + left_out + own:
                 print(f"warning: {remark}", file=sys.stderr)
-        selector = _select(pairs, metrics, cv, target, store, quiet)
+        selector = _select(pairs, metrics, cv, target, store, quiet, reporting.options(metrics))
+        not_written = reporting.write(selector, target.title, data)
+    written = None if not_written else report
     try:
-        print_result(selector, target.title, output_format, quiet=quiet)
+        print_result(selector, target.title, output_format, quiet=quiet, report=written)
     except OSError as error:
         raise CannotWrite(f"the result could not be written: {error.strerror}.") from error
+    if not_written:
+        raise not_written
 
 
-def _select(pairs, metrics, cv, target, store, quiet):
+def _select(pairs, metrics, cv, target, store, quiet, options):
     """Fit the selector, with progress, and pass its warnings on in plain words."""
     from .model_selection import TransferabilitySelector
 
-    selector = TransferabilitySelector(pairs, metric=metrics, cv=cv, memory=store)
+    selector = TransferabilitySelector(pairs, metric=metrics, cv=cv, memory=store, **options)
     progress = RankProgress(len(pairs), shown=not quiet)
     selector.set_callbacks(progress)
     with in_plain_words(progress, quiet=quiet), rows_reported_to(progress.on_rows):

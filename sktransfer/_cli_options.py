@@ -13,6 +13,7 @@ __all__ = [
     "CannotWrite",
     "Numbers",
     "WrongInput",
+    "all_of",
     "candidate_options",
     "in_plain_words",
     "run_options",
@@ -107,7 +108,20 @@ _RUN = [
 ]
 
 
-def _all_of(options):
+def all_of(options):
+    """Make a decorator that gives a command several options.
+
+    Parameters
+    ----------
+    options : list of callable
+        What ``click.option`` returned, in the order of the help.
+
+    Returns
+    -------
+    decorate : callable
+        The decorator.
+    """
+
     def decorate(function):
         for option in reversed(options):
             function = option(function)
@@ -117,9 +131,9 @@ def _all_of(options):
 
 
 #: Options that ``parse_candidates`` takes as parameters of the same names.
-candidate_options = _all_of(_CANDIDATES)
+candidate_options = all_of(_CANDIDATES)
 #: ``on_error`` and ``quiet``.
-run_options = _all_of(_RUN)
+run_options = all_of(_RUN)
 
 
 @contextlib.contextmanager

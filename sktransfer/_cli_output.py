@@ -26,6 +26,7 @@ __all__ = ["RankProgress", "print_result"]
 
 # A log gets a line of the rows of a candidate that takes longer than this.
 _SECONDS_OF_SILENCE = 10.0
+_MOST_NAMED = 6
 
 
 class RankProgress:
@@ -110,7 +111,8 @@ def result_rows(selector):
     -------
     rows : list of dict
         One per candidate: rank, candidate, a score per metric (None if it failed), the spread per
-        metric with folds, width, parameters, weights, whether they are trained, and seconds.
+        metric with folds, its uncertainty with resamples, width, parameters, weights, whether they
+        are trained, and seconds.
     """
     table = selector.cv_results_
     decides = selector.refit_metric_
@@ -128,6 +130,8 @@ def result_rows(selector):
             row[metric] = _number(table[f"mean_{metric}"][index])
             if selector.cv is not None:
                 row[f"{metric}_std"] = _number(table[f"std_{metric}"][index])
+            if metric in selector.uncertainty_:
+                row |= _uncertainty(table, metric, index)
         row["width"] = _integer(table["n_features"][index])
         row["parameters"] = _integer(table["n_parameters"][index])
         row["weights"] = table["weights"][index]
@@ -139,6 +143,17 @@ def result_rows(selector):
     return rows
 
 
+def _uncertainty(table, metric, index):
+    row = {}
+    for column in ("low", "high"):
+        row[f"{metric}_{column}"] = _number(table[f"{column}_{metric}"][index])
+    for column in ("rank_low", "rank_high"):
+        row[f"{metric}_{column}"] = int(table[f"{column}_{metric}"][index])
+    row[f"{metric}_probability_best"] = _number(table[f"probability_best_{metric}"][index])
+    row[f"{metric}_tied_with_best"] = bool(table[f"tied_with_best_{metric}"][index])
+    return row
+
+
 def _number(value):
     return float(value) if math.isfinite(value) else None
 
@@ -147,7 +162,7 @@ def _integer(value):
     return int(value) if math.isfinite(value) else None
 
 
-def print_result(selector, title, output_format, *, quiet=False):
+def print_result(selector, title, output_format, *, quiet=False, report=None):
     """Print the ranking to standard output.
 
     Parameters
@@ -160,6 +175,8 @@ def print_result(selector, title, output_format, *, quiet=False):
         The form.
     quiet : bool, default=False
         Leave out the sentences below a table.
+    report : str, default=None
+        The report that was written, to be mentioned.
 
     Raises
     ------
@@ -182,6 +199,9 @@ def print_result(selector, title, output_format, *, quiet=False):
             "target": title,
             "decided_by": selector.refit_metric_,
             "best": selector.best_name_,
+            "tied_with_best": getattr(selector, "tied_with_best_", None),
+            "decision_set": _decision(selector),
+            "findings": selector.findings_,
             "candidates": [
                 row | {"failures": selector.failures_.get(row["candidate"], {})} for row in rows
             ],
@@ -191,7 +211,16 @@ def print_result(selector, title, output_format, *, quiet=False):
         _print_table(selector, rows, title, out)
         if not quiet:
             _print_remarks(selector, rows, out)
+            if report is not None:
+                print(f"Report: {report}", file=out)
     _write(out.buffer.getvalue().decode(encoding))
+    if report is not None and output_format != "table" and not quiet:
+        print(f"Report: {report}", file=sys.stderr)
+
+
+def _decision(selector):
+    found = selector.decision_set_
+    return None if found is None else {"names": list(found), "statement": found.statement}
 
 
 def _write(text):
@@ -251,6 +280,13 @@ def _print_table(selector, rows, title, out):
     Console(file=out, force_terminal=terminal, highlight=False, width=width).print(table)
 
 
+def _listed(names):
+    """Write names in a line, the first few of many."""
+    names = list(names)
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
 def _marked(row):
     """Name of a candidate, with a mark if its weights are random."""
     name = row["candidate"]
@@ -269,6 +305,20 @@ def _print_remarks(selector, rows, out):
     if len(sizes) > 1:
         largest = [row["candidate"] for row in rows if row["parameters"] == max(sizes)]
         print(f"The largest, which size alone would choose: {', '.join(largest)}.", file=out)
+    tied = [name for name in getattr(selector, "tied_with_best_", ties) if name not in ties]
+    if tied:
+        said = f"Not told apart from the best, given the sample (level {selector.level:g}): "
+        said += f"{_listed(tied)}."
+        print(said, file=out)
+    elif decides in selector.uncertainty_:
+        said = f"Told apart from all others, given the sample (level {selector.level:g})."
+        print(said, file=out)
+    decision = selector.decision_set_
+    if decision is not None and len(decision):
+        on = ", ".join(map(str, decision.calibration.by_target))
+        print(f"Best after fine-tuning may be, calibrated on {on}: {_listed(decision)}.", file=out)
+    for finding in selector.findings_:
+        print(finding, file=out)
     failed = [name for name, reasons in selector.failures_.items() if decides in reasons]
     if failed:
         print(f"Without a score, for the reasons above: {', '.join(failed)}.", file=out)

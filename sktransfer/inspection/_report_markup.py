@@ -104,7 +104,8 @@ def name(value, *, whole=False):
     """
     short = str(value) if whole else shortened(value)
     title = "" if short == str(value) else f' title="{escaped(value)}"'
-    return f'<bdi class="name"{title}>{escaped(short)}</bdi>'
+    kind = "name whole" if whole else "name"
+    return f'<bdi class="{kind}"{title}>{escaped(short)}</bdi>'
 
 
 def sentence(text, names=()):
@@ -275,7 +276,7 @@ def table(caption, head, rows, *, kind=None, marked=()):
     label = re.sub(r"<[^>]*>", "", caption)
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">'
-        f"<table{_class(kind)}><caption>{caption}</caption>"
+        f"<table{_class(kind)}><caption><span>{caption}</span></caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>\n{chr(10).join(body)}\n</tbody></table></div>"
     )
 

@@ -61,9 +61,9 @@ class Axis:
             decades = range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1)
             if len(decades) >= 2:
                 return [10.0**k for k in decades][:: math.ceil(len(decades) / 5)]
-            low, high = 10**self.low, 10**self.high
-            step = _round_up((high - low) / 3)
-            return _multiples(low, high, step)
+            decades = range(math.floor(self.low), math.ceil(self.high) + 1)
+            round_numbers = [factor * 10.0**k for k in decades for factor in (1, 2, 5)]
+            return [v for v in round_numbers if self.low <= self._map(v) <= self.high]
         return _multiples(self.low, self.high, step)
 
 
@@ -201,7 +201,7 @@ def ranking_plot(facts):
     rows.append(f'<div class="strip">{_scale(axis)}</div>')
 
     entries = [(_MARKS["best"], "highest score")]
-    if facts.tied is not None:
+    if any(each.is_tied and not each.is_best for each in facts.candidates):
         entries.append((_MARKS["tied"], "can’t be told apart from it"))
     entries.append((_MARKS["other"], "other" if facts.tied is not None else "lower score"))
     if any(not math.isnan(each.twin) for each in facts.candidates):
@@ -313,7 +313,7 @@ def size_plot(facts):
         "The numbers are ranks. Points that rise to the right would mean that the metric says what "
         "size says."
     )
-    return _figure("Score and model size", chart, caption)
+    return _figure("Score against number of parameters", chart, caption)
 
 
 def cost_plot(facts):

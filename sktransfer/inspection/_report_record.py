@@ -87,7 +87,7 @@ def _weights(facts):
             ]
         )
     head = ["candidate", "weights", "pretrained", "hash of the weights"]
-    return table("Weights of the candidates", head, rows, kind="whole-names")
+    return table("Weights of the candidates", head, rows, kind="all")
 
 
 def _unknown():

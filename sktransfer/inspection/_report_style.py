@@ -46,15 +46,16 @@ background:var(--ground)}}
 .scroll{{overflow-x:auto;margin:1rem 0;max-width:100%}}
 .scroll:focus-visible{{outline:2px solid var(--link);outline-offset:2px}}
 table{{border-collapse:collapse;font-size:.9rem;overflow-wrap:normal}}
-caption{{text-align:left;color:var(--quiet);padding:0 0 .4rem;min-width:14rem}}
+caption{{text-align:left;color:var(--quiet);padding:0 0 .4rem}}
+caption span{{display:inline-block;position:sticky;left:0;max-width:min(46rem,100vw - 2.5rem)}}
 th,td{{padding:.35rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}}
 thead th{{border-bottom:2px solid var(--line);vertical-align:bottom;line-height:1.25}}
 tbody th{{font-weight:600}}
 .number{{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}}
 thead .number{{white-space:normal}}
 tr.marked>*{{background:var(--marked)}}
-td .name,tbody th .name{{display:block;min-width:6rem;max-width:22rem;overflow-wrap:anywhere}}
-table:not(.whole-names) .name{{display:-webkit-box;-webkit-box-orient:vertical;
+td .whole,th .whole{{display:block;width:max-content;max-width:15rem;overflow-wrap:break-word}}
+table:not(.all) .whole{{display:-webkit-box;-webkit-box-orient:vertical;
 -webkit-line-clamp:4;overflow:hidden}}
 .long{{display:block;min-width:14rem;max-width:34rem;overflow-wrap:anywhere}}
 figure{{margin:1rem 0}}
@@ -68,14 +69,13 @@ margin:.5rem 0}}
 .rows>*{{min-width:0}}
 .label{{align-self:center;font-size:.9rem;line-height:1.2;padding:.3rem 0;overflow-wrap:anywhere}}
 .label .mark,.key .mark{{font-weight:400;color:var(--quiet)}}
-.value{{align-self:center;font-size:.9rem;padding:.2rem 0;text-align:right;font-variant-numeric:tabular-nums;
-white-space:nowrap}}
+.value{{align-self:center;font-size:.9rem;padding:.2rem 0;text-align:right;
+font-variant-numeric:tabular-nums;white-space:nowrap}}
 .strip{{position:relative;min-height:26px}}
 .strip>svg{{position:absolute;inset:0;height:100%}}
 .key{{display:flex;flex-wrap:wrap;gap:.2rem 1.25rem;list-style:none;padding:0;font-size:.9rem}}
 .key svg{{display:inline-block;width:1.5rem;height:1rem;vertical-align:-.15rem}}
 .grid{{stroke:var(--grid);stroke-width:1}}
-.whole{{stroke:var(--line);stroke-width:1}}
 .best{{fill:var(--best);stroke:var(--best)}}
 .tied{{fill:var(--tied);stroke:var(--tied)}}
 .other{{fill:var(--ground);stroke:var(--other)}}
@@ -96,7 +96,7 @@ h1{{font-size:1.35rem}}
 .rows.valued{{grid-template-columns:minmax(0,1fr) auto}}
 .rows .label{{padding:.45rem 0 0}}
 .rows.valued .label{{grid-column:1/-1}}
-td .name,tbody th .name{{max-width:13rem}}
+td .whole,th .whole{{max-width:10rem}}
 .long{{max-width:18rem}}
 }}
 @media print{{
@@ -106,7 +106,7 @@ nav{{display:none}}
 .scroll{{overflow:visible}}
 table{{font-size:8pt}}
 th,td{{padding:.15rem .35rem}}
-td .name,tbody th .name,.long{{min-width:0;max-width:12rem}}
+td .whole,th .whole,.long{{min-width:0;max-width:12rem}}
 tr,figure,.card,.advice{{break-inside:avoid}}
 h2,caption{{break-after:avoid}}
 *{{-webkit-print-color-adjust:exact;print-color-adjust:exact}}

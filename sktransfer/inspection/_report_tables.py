@@ -146,7 +146,7 @@ def metrics(facts):
         A section; empty for a single metric.
     """
     selector = facts.selector
-    names = list(selector.metric_scores_)
+    names = sorted(selector.metric_scores_, key=lambda metric: metric != facts.metric)
     if len(names) < 2:
         return ""
     parts = [
