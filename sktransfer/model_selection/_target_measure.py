@@ -114,7 +114,20 @@ class MeasuredMetrics:
         return metrics_for_measure(self.metric, self.target_measure)
 
     def set_params(self, **params):
-        """Set parameters; those of the metric that "auto" stands for are set on that metric."""
+        """Set parameters of the estimator itself, of candidates and of metrics.
+
+        Parameters
+        ----------
+        **params : dict
+            For example ``n_jobs=2``, ``resnet="drop"``, ``pca__n_components=8``,
+            ``metric__tol=1e-3`` or, with several metrics, ``metric__logme__tol=1e-3``. With
+            ``metric="auto"`` they are those of the metric that it stands for.
+
+        Returns
+        -------
+        self : object
+            The estimator itself.
+        """
         if any(key.startswith("metric__") for key in params):
             metric = params.get("metric", self.metric)
             if isinstance(metric, str) and metric.lower() == AUTO:
