@@ -260,6 +260,26 @@ def test_metrics_scored_together_have_the_weights_they_ask_for():
             assert together[name] == pytest.approx(alone, rel=1e-12)
 
 
+def test_random_directions_are_not_taken_for_noise_with_weights():
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1], [54, 6])
+    for _ in range(3):
+        metric = LogME(class_weight="balanced").fit(rng.normal(size=(60, 100)), y)
+        assert metric.saturated_
+        assert metric.chance_level_ == pytest.approx(metric.score_, abs=0.1)
+
+
+def test_moments_alone_do_not_tell_what_chance_is_with_weights():
+    X, y = make_data(LogME())
+    for metric in (LogME(), HScore()):
+        whole = fitted(metric, X, y, class_weight={0: 1.0, 1: 2.0, 2: 6.0})
+        assert np.isfinite(whole.chance_level_)
+        streamed = clone(whole).partial_fit(X, y)
+        assert streamed.score_ == pytest.approx(whole.score_, rel=1e-9)
+        assert np.isnan(streamed.chance_level_)
+        assert not streamed.saturated_
+
+
 # ------------------------------------------------------------------- what it means, by metric
 
 
@@ -346,8 +366,10 @@ def test_pas_with_a_source_reads_labels_for_the_weights_of_classes_only():
         partial(ETran, n_permutations=10),
         partial(PAS, n_permutations=10),
         partial(LinearProbe, n_permutations=10),
+        partial(LinearProbe, scoring="roc_auc_ovr"),
         KNN,
         PARC,
+        partial(HScore, "ledoit_wolf"),
     ],
     ids=lambda make: getattr(make, "func", make).__name__,
 )
