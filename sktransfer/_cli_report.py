@@ -3,7 +3,6 @@
 import os
 
 import click
-from sklearn.utils.validation import has_fit_parameter
 
 from ._cli_options import CannotWrite, all_of
 
@@ -11,6 +10,9 @@ __all__ = ["Reporting", "report_options"]
 
 #: How many resamples a report has where none are asked for.
 DEFAULT_RESAMPLES = 200
+
+# Metrics that score a resample in milliseconds. Others are resampled on request only.
+_QUICK = {"hscore", "leep", "linearprobe", "logme", "ncti", "nce", "pactran", "transrate"}
 
 #: ``report``, ``resamples`` and ``level``.
 report_options = all_of(
@@ -26,8 +28,8 @@ report_options = all_of(
             type=click.IntRange(min=0),
             metavar="N",
             help="Score all candidates again on so many resamples, for intervals and the set that "
-            f"can't be told apart from the best. Default: {DEFAULT_RESAMPLES} with --report where "
-            "all metrics take weights, else 0.",
+            f"can't be told apart from the best. Default: {DEFAULT_RESAMPLES} with --report and "
+            "quick metrics only, else 0.",
         ),
         click.option(
             "--level",
@@ -106,9 +108,8 @@ class Reporting:
         if n_resamples is None:
             from .evaluation._uncertainty import fewest_resamples
 
-            is_quick = all(has_fit_parameter(m, "sample_weight") for m in metrics.values())
             wanted = max(DEFAULT_RESAMPLES, fewest_resamples(self.level))
-            n_resamples = wanted if self.path is not None and is_quick else 0
+            n_resamples = wanted if self.path is not None and set(metrics) <= _QUICK else 0
         return {"n_resamples": n_resamples, "level": self.level}
 
     def write(self, selector, title, data=None):
