@@ -48,7 +48,8 @@ class SelectionUncertainty:
         Standard deviation of each score over fresh samples.
     n_undefined : ndarray of int of shape (n_candidates,)
         Number of resamples in which the candidate has no score. They are left out. A candidate
-        without a score in half of them or more is in `tied_with_best` for lack of evidence.
+        without a score in half of them or more is in `tied_with_best` for lack of evidence, as is
+        one whose metric is saturated in all of them, but not on the sample.
     level : float
         The level of intervals and set.
     scheme : str or None
@@ -220,7 +221,7 @@ def selection_uncertainty(
     known = np.isfinite(scores)
     defined = ~np.isnan(resampled)
     n_undefined = (~defined).sum(axis=0)
-    resolved = known & (2 * n_undefined < len(resampled))
+    resolved = known & (2 * n_undefined < len(resampled)) & ~_saturated(scores, resampled)
     draws = _centred(resampled, defined, resolved, scale)
     error = np.where(known, np.inf, np.nan)
     error[resolved] = np.sqrt(np.nanmean(draws[:, resolved] ** 2, axis=0))
@@ -284,6 +285,20 @@ def _checked(scores, resampled, names, level):
     if not np.isfinite(scores).any():
         raise ValueError("At least one candidate must have a finite score in 'scores'.")
     return names, scores, resampled
+
+
+def _saturated(scores, resampled):
+    """Find candidates that reach the same score on all resamples, and another on the sample.
+
+    A metric that knows no other score with fewer rows says nothing of how the one with all of
+    them varies. (A score that is the same on the sample too is a constant.)
+    """
+    missing = np.isnan(resampled)
+    low = np.where(missing, np.inf, resampled).min(axis=0)
+    high = np.where(missing, -np.inf, resampled).max(axis=0)
+    with np.errstate(invalid="ignore"):  # no resample has a score
+        is_constant = high - low <= _ROUNDING * np.abs(high)
+        return is_constant & ~(np.abs(high - scores) <= _ROUNDING * np.abs(scores))
 
 
 def _centred(resampled, defined, resolved, scale):

@@ -115,10 +115,11 @@ class TransferabilitySelector(
         that look into the network.
     level : float, default=0.95
         Level of the intervals, and of the set of candidates that may be the best.
-    resampling : {"auto", "dirichlet", "half"}, default="auto"
-        How to resample: random weights of the rows, from a flat Dirichlet distribution, or halves
-        of the rows, of each class. "auto" takes weights for metrics that have a definition for
-        them. See the :ref:`User Guide <uncertainty>` for why rows are not drawn with replacement.
+    resampling : {"auto", "half", "tenth", "dirichlet"}, default="auto"
+        How to resample: leave out a half or a tenth of the rows, of each class, or weigh the rows
+        by a flat Dirichlet distribution (the Bayesian bootstrap), which is too sure of itself with
+        fewer rows than features. "auto" takes what holds its promise for the metric. See the
+        :ref:`User Guide <uncertainty>`, also for why rows are not drawn with replacement.
     random_state : int, RandomState instance or None, default=0
         Seed of the resamples. The order of the rows doesn't matter if their content can be told:
         that of arrays and of names of files.

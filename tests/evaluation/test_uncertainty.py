@@ -159,6 +159,19 @@ def test_equal_candidates_are_tied_and_constant_differences_are_real():
     assert found.rank_interval.tolist() == [[1, 3]] * 3
 
 
+def test_a_candidate_that_is_saturated_on_all_resamples_is_not_ruled_out():
+    rng = np.random.default_rng(8)
+    scores = np.array([1.5, 1.2, 1.8])
+    resampled = np.stack([1.5 + 0.01 * rng.normal(size=50), np.full(50, 2.0), np.full(50, 2.0)], 1)
+    found = selection_uncertainty(scores, resampled, names=["a", "b", "c"])
+    assert found.tied_with_best == ("c", "a", "b")
+    assert np.isinf(found.score_interval[1:]).all()
+    # a constant is known for certain
+    resampled[:, 1:] = scores[1:]
+    found = selection_uncertainty(scores, resampled, names=["a", "b", "c"])
+    assert found.tied_with_best == ("c",)
+
+
 def test_a_single_candidate_is_the_best():
     found = selection_uncertainty([0.2], np.full((40, 1), 0.2))
     assert found.tied_with_best == (0,)
