@@ -89,6 +89,7 @@ class Setting:
 
 SETTINGS = {
     "n > D": Setting(80, 10, 3, (1, 0.98, 0.95, 0.5)),
+    "n ~ D": Setting(80, 60, 3, (1, 0.98, 0.95, 0.5)),
     "n < D": Setting(40, 80, 3, (1, 0.98, 0.95, 0.5)),
     "uneven": Setting(100, 20, 2, (1, 0.97, 0.9, 0.3), smallest_class=0.15),
 }
@@ -174,9 +175,10 @@ def plan(folder, arguments, schemes):
             slug = setting.replace(" ", "")
             for name in arguments.metrics:
                 of_metric = [pair for pair in schemes if pair[0] == name]
+                kinds = "-".join(scheme for _, scheme in of_metric)
                 if first < arguments.selections:
                     yield delayed(simulate)(
-                        folder / f"selection_{slug}_{name}-{len(of_metric)}_{first:05}.npz",
+                        folder / f"selection_{slug}_{name}-{kinds}_{first:05}.npz",
                         lambda seed, s=setting, pairs=of_metric: selection(s, pairs, seed),
                         range(first, first + CHUNK),
                     )
@@ -228,19 +230,19 @@ def main():
     parser.add_argument("--fresh", type=int, default=300, help="fresh samples that tell the best")
     parser.add_argument("--metrics", nargs="+", default=everything)
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS))
-    parser.add_argument("--both", action="store_true", help="resample both ways where possible")
+    parser.add_argument("--schemes", nargs="+", default=["auto"], help="how to resample")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--report-only", action="store_true")
     arguments = parser.parse_args()
     schemes = []
     for name, metric in named(arguments.metrics).items():
-        schemes.append((name, scheme_of(metric)))
-        other = "half" if schemes[-1][1] == "dirichlet" else "dirichlet"
-        if arguments.both:
+        for scheme in arguments.schemes:
             try:
-                schemes.append((name, scheme_of(metric, other)))
+                pair = name, scheme_of(metric, scheme)
             except ValueError:
                 continue  # no definition for weights
+            if pair not in schemes:
+                schemes.append(pair)
     arguments.work.mkdir(parents=True, exist_ok=True)
     if not arguments.report_only:
         Parallel(n_jobs=arguments.jobs)(plan(arguments.work, arguments, schemes))
