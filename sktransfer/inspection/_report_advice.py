@@ -159,6 +159,7 @@ def _sampling(facts):
     scheme = {
         "dirichlet": f"{found.n_resamples} random weightings of the rows (Bayesian bootstrap)",
         "half": f"{found.n_resamples} random halves of the rows",
+        "tenth": f"{found.n_resamples} resamples that leave out a random tenth of the rows",
     }.get(found.scheme, f"{found.n_resamples} resamples")
     promise = (
         f"The candidate with the highest <em>expected</em> score by {metric_markup(facts.metric)}, "

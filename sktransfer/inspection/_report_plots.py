@@ -126,9 +126,8 @@ def _scale(axis):
     ticks, body = axis.ticks, []
     for value in ticks:
         place = axis.percent(value)
-        side = "start" if place < 10 else "end" if place > 90 else "middle"
         label = escaped(tick_label(value, ticks))
-        body.append(f'<text x="{place:.2f}%" y="15" text-anchor="{side}">{label}</text>')
+        body.append(f'<text x="{place:.2f}%" y="15" text-anchor="middle">{label}</text>')
     return f'<svg aria-hidden="true" height="20">{"".join(body)}</svg>'
 
 

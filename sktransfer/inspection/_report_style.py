@@ -33,7 +33,8 @@ code{{font-family:ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-
 .none{{font-style:italic}}
 .advice{{font-size:1.2rem;line-height:1.4;margin:1rem 0;padding:.9rem 1.1rem;max-width:none;
 background:var(--panel);border-left:.4rem solid var(--best);border-radius:.2rem}}
-.advice .name{{font-weight:700}}
+p .name,li .name{{font-weight:600}}
+.names .name{{font-weight:400}}
 nav ul{{display:flex;flex-wrap:wrap;gap:.25rem 1rem;list-style:none;padding:0}}
 nav a{{display:inline-block;padding:.25rem 0}}
 .cards{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(22rem,100%),1fr));gap:1rem;
@@ -52,7 +53,8 @@ th,td{{padding:.35rem .7rem;text-align:left;vertical-align:top;border-bottom:1px
 thead th{{border-bottom:2px solid var(--line);vertical-align:bottom;line-height:1.25}}
 tbody th{{font-weight:600}}
 .number{{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}}
-thead .number{{white-space:normal}}
+thead .number{{white-space:normal;min-width:3.5rem}}
+thead th:not(.number){{min-width:6.5rem}}
 tr.marked>*{{background:var(--marked)}}
 td .whole,th .whole{{display:block;width:max-content;max-width:15rem;overflow-wrap:break-word}}
 table:not(.all) .whole{{display:-webkit-box;-webkit-box-orient:vertical;
@@ -106,6 +108,7 @@ nav{{display:none}}
 .scroll{{overflow:visible}}
 table{{font-size:8pt}}
 th,td{{padding:.15rem .35rem}}
+thead th,thead th:not(.number){{min-width:0}}
 td .whole,th .whole,.long{{min-width:0;max-width:12rem}}
 tr,figure,.card,.advice{{break-inside:avoid}}
 h2,caption{{break-after:avoid}}
