@@ -75,7 +75,7 @@ class RaceTask:
         batch_size : int
             So few that there are some steps per epoch, which cost as much as one step of all rows.
         """
-        return int(min(self.template.batch_size, max(8, n_train // 8)))
+        return int(min(self.template.batch_size, max(16, n_train // 8)))
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class HalvingTransferabilitySelector(RaceWinnerMixin, MetaEstimatorMixin, NamedC
         The candidates with their names, as for :class:`TransferabilitySelector`. They have to be
         torch backbones, unless `estimator` trains the head alone.
     metric : str, metric, list of these, or dict of str to these, default="logme"
-        The metric that the race begins with. Of several metrics the order is that of
-        :func:`~sktransfer.evaluation.consensus`.
+        The metric that the race begins with. Of several metrics the order is that of their
+        consensus, as with ``refit="consensus"`` of :class:`TransferabilitySelector`.
     estimator : FineTuneClassifier or FineTuneRegressor, default=None
         How candidates would be fine-tuned; its ``backbone`` and ``random_state`` are replaced. None
         is a :class:`~sktransfer.finetune.FineTuneClassifier`, or a
@@ -49,9 +49,14 @@ class HalvingTransferabilitySelector(RaceWinnerMixin, MetaEstimatorMixin, NamedC
         all rows. A row that is trained on costs the weight of its candidate, see `cost`; a row that
         is passed through without training costs a third of it, the features for the metrics
         included. The fine-tuning of the winner is not part of it (``refit_cost_``).
-    share : float, default=1/3
-        Share of the candidates, the first by the metric, that may start: two at least, those tied
-        with the last of them included. Fewer do where the budget would leave each too few epochs.
+    start : "decision_set", DecisionCalibration or float, default="decision_set"
+        Which candidates may start. "decision_set": those that may be the best after fine-tuning,
+        as the calibration that ships with the package has it, see ``decision_set_`` of
+        :class:`TransferabilitySelector`; of a metric without one, the first third. A
+        :class:`~sktransfer.evaluation.DecisionCalibration`: the same by references of your own. A
+        float: that share of the candidates, the first by the metric. In any case two at least, and
+        those that are tied with the last of them; fewer where the budget would leave each too few
+        epochs.
     factor : float, default=2
         By what the number of candidates is divided after a round.
     confidence : float, default=0.95
@@ -120,6 +125,9 @@ default="multiply_adds"
         For every metric, the score of each candidate.
     metric_ranks_ : dict of str to int
         The ranks by the metrics, with which the race began.
+    decision_set_ : DecisionSet or None
+        The candidates that may be the best, with what that was calibrated on; None if `start` is a
+        share, or there is no calibration for the metric.
     overruled_ : bool
         Whether the winner is another than the first by the metric.
     history_ : dict of str to ndarray
@@ -202,7 +210,11 @@ default="multiply_adds"
         "metric": [str, HasMethods(["fit"]), list, tuple, dict],
         "estimator": [HasMethods(["fit"]), None],
         "budget": [Interval(Real, 0, None, closed="neither")],
-        "share": [Interval(Real, 0, 1, closed="right")],
+        "start": [
+            StrOptions({"decision_set"}),
+            HasMethods(["decision_set"]),
+            Interval(Real, 0, 1, closed="right"),
+        ],
         "factor": [Interval(Real, 1, None, closed="neither")],
         "confidence": [Interval(Real, 0.5, 1, closed="left")],
         "scoring": [str, callable, None],
@@ -225,7 +237,7 @@ default="multiply_adds"
         *,
         estimator=None,
         budget=0.15,
-        share=1 / 3,
+        start="decision_set",
         factor=2,
         confidence=0.95,
         scoring=None,
@@ -244,7 +256,7 @@ default="multiply_adds"
         self.metric = metric
         self.estimator = estimator
         self.budget = budget
-        self.share = share
+        self.start = start
         self.factor = factor
         self.confidence = confidence
         self.scoring = scoring
@@ -301,9 +313,9 @@ default="multiply_adds"
         check_costs(self.cost, [name for name, _ in candidates])
         if self.memory is not None:
             open_memory(self.memory)
-        race, context = prepare_race(self, candidates, template, X, y, X_val, y_val)
-        order = list(race.ranks)
-        places = starters([race.ranks[c] for c in order], self.share)
-        winner = race.run([order[place] for place in places])
-        self._store(race, context, winner)
+        race, prepared = prepare_race(self, candidates, template, X, y, X_val, y_val)
+        ranks = {race.names[c]: rank for c, rank in race.ranks.items()}
+        chosen, what = starters(ranks, self.start, prepared.decision_set)
+        winner = race.run([race.names.index(name) for name in chosen], what)
+        self._store(race, prepared, winner)
         return self

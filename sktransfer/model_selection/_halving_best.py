@@ -136,6 +136,7 @@ class RaceWinnerMixin(TransformerMixin):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = []  # features are of the numbers of a network
         return tags
 
     def _sk_visual_block_(self):
@@ -163,6 +164,7 @@ class RaceWinnerMixin(TransformerMixin):
         self.best_index_, self.best_name_ = winner, name
         self.scores_ = {n: float(race.scores.get(c, np.nan)) for c, n in enumerate(race.names)}
         self.best_score_ = self.scores_[name]
+        self.decision_set_ = prepared.decision_set
         self.metric_scores_ = prepared.selector.metric_scores_
         n_last = len(race.names)
         self.metric_ranks_ = {n: r or n_last for n, r in prepared.metric_ranks.items()}

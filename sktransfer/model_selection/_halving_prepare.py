@@ -3,6 +3,7 @@
 import os
 import warnings
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ._halving_budget import Budget
 from ._halving_inputs import validation_parts
 from ._halving_rule import metric_order
 from ._halving_run import Race
+from ._metric_collection import named_metrics
 from ._selector import TransferabilitySelector
 
 __all__ = ["Prepared", "prepare_race"]
@@ -37,6 +39,8 @@ class Prepared:
         Validation data, as given.
     failures : dict of str to list of str
         Of candidates that can't be raced.
+    decision_set : DecisionSet or None
+        The candidates that may be the best, where that is asked for and known.
     """
 
     selector: object
@@ -46,6 +50,7 @@ class Prepared:
     unit: str
     data: tuple
     failures: dict
+    decision_set: object
 
 
 def prepare_race(caller, candidates, template, X, y, X_val, y_val):
@@ -115,14 +120,17 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
     if store is not None:
         subjects, failures = _claim(store, candidates, task, data, seed)
 
+    several = len(named_metrics(caller.metric, "metric")) > 1
     selector = TransferabilitySelector(
         candidates,
         metric=caller.metric,
+        refit="consensus" if several else None,
+        baselines=None,
         n_jobs=caller.n_jobs,
         memory=_memory(caller, store),
         error_score=caller.error_score,
     ).fit(X, y)
-    ranks = metric_order(selector.metric_scores_)
+    ranks = metric_order(selector.scores_)
     for name, reasons in selector.failures_.items():
         if ranks[name] is None:
             failures.setdefault(name, []).extend(dict.fromkeys(reasons.values()))
@@ -157,7 +165,11 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         on_cpu=resolve_device(template.device).type == "cpu",
         say=_printed if caller.verbose else lambda row: None,
     )
+    inside = selector.decision_set_
+    if hasattr(caller.start, "decision_set"):
+        inside = caller.start.decision_set(selector.scores_, n_samples=len(data.y))
     prepared = Prepared(
+        decision_set=None if isinstance(caller.start, Real) else inside,
         selector=selector,
         metric_ranks=ranks,
         scorer=measure[1],

@@ -7,15 +7,18 @@ references, whoever follows it gives away more than the metric alone.
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from scipy import stats
 
-from ..evaluation._consensus import consensus
+from ..evaluation._rank import competition_ranks
 
-__all__ = ["Verdict", "compare", "judge", "metric_order", "starters"]
+__all__ = ["OTHERWISE", "Verdict", "compare", "judge", "metric_order", "starters"]
 
 N_RESAMPLES = 200
+#: Share of the candidates that start where no decision set is known.
+OTHERWISE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -76,46 +79,57 @@ class Verdict:
     winner: int | None
 
 
-def metric_order(metric_scores):
-    """Rank candidates by what the metrics say together.
+def metric_order(scores):
+    """Rank candidates by a metric, or by the consensus of several.
 
     Parameters
     ----------
-    metric_scores : dict of str to dict of str to float
-        By metric and candidate.
+    scores : dict of str to float
+        By candidate.
 
     Returns
     -------
     ranks : dict of str to int
-        Competition ranks by :func:`~sktransfer.evaluation.consensus`, of one metric those of its
-        scores; None for a candidate without a score.
+        Competition ranks; None for a candidate without a score.
     """
-    result = consensus(metric_scores)
+    ranks = competition_ranks(list(scores.values())).tolist()
     return {
-        name: None if math.isnan(result.scores[name]) else rank
-        for name, rank in result.ranks.items()
+        name: None if math.isnan(score) else rank
+        for (name, score), rank in zip(scores.items(), ranks, strict=True)
     }
 
 
-def starters(ranks, share):
-    """Choose who starts: the first by the metric, and all that are tied with the last of them.
+def starters(ranks, start, inside):
+    """Choose who starts, the first by the metric, and all that are tied with the last of them.
 
     Parameters
     ----------
-    ranks : array-like of shape (n_candidates,)
-        Competition ranks.
-    share : float
-        Share of the candidates, two of them at least.
+    ranks : dict of str to int
+        Competition ranks of the candidates that can be raced.
+    start : float or other
+        Share of the candidates; anything else goes by ``inside``.
+    inside : DecisionSet or None
+        The candidates that may be the best after fine-tuning; None if that isn't known.
 
     Returns
     -------
-    chosen : ndarray of int
-        Places in ``ranks``, in the order of the metric.
+    chosen : list of str
+        In the order of the metric; two of them at least, if there are two.
+    reason : str
+        What they are, such as "among the first by the metric".
     """
-    ranks = np.asarray(ranks)
-    wanted = min(len(ranks), max(2, math.ceil(share * len(ranks) - 1e-9)))
-    order = np.argsort(ranks, kind="stable")
-    return order[ranks[order] <= ranks[order][wanted - 1]]
+    order = sorted(ranks, key=ranks.get)
+    if isinstance(start, Real):
+        wanted, reason = math.ceil(start * len(order) - 1e-9), "among the first by the metric"
+    elif inside is not None:
+        members = set(inside)
+        wanted = max((place for place, n in enumerate(order, 1) if n in members), default=0)
+        reason = "in the decision set" if wanted > 1 else "in the decision set, or next to it"
+    else:
+        wanted = math.ceil(len(order) * OTHERWISE - 1e-9)
+        reason = "among the first by the metric"
+    last = ranks[order[min(len(order), max(2, wanted)) - 1]]
+    return [name for name in order if ranks[name] <= last], reason
 
 
 def compare(evaluate, outputs, leader, codes, seed):

@@ -90,13 +90,15 @@ class Race:
     failures: dict = field(default_factory=dict)
     warnings: dict = field(default_factory=dict)
 
-    def run(self, start):
+    def run(self, start, what):
         """Run the race.
 
         Parameters
         ----------
         start : list of int
             Who may start, in the order of the metric.
+        what : str
+            What they are.
 
         Returns
         -------
@@ -110,7 +112,7 @@ class Race:
         start = start[:n_start]
         for c in able:
             if c in start:
-                decision, reason = "kept", "among the first by the metric"
+                decision, reason = "kept", what
             elif c == first:
                 why = "is alone" if len(able) == 1 else "the budget is too small for a round of two"
                 if not self.task.parts and len(able) > 1:
@@ -119,7 +121,7 @@ class Race:
             elif c in before and n_start:
                 decision, reason = "dropped", "the budget is too small for more to start"
             else:
-                decision, reason = "dropped", "not among the first by the metric"
+                decision, reason = "dropped", f"not {what}"
             self._record(0, c, 0, decision, reason, self.budget.cost_of_metrics(c), 0.0)
         if not start:
             self.exits[first] = 0

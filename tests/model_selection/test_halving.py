@@ -8,12 +8,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
 
 torch = pytest.importorskip("torch")
 
 from torch import nn
 
 from sktransfer.backbones import TinyZooBackbone, TorchBackbone
+from sktransfer.evaluation import calibrate_decision_set
 from sktransfer.exceptions import CandidateFailedWarning, DamagedResultWarning
 from sktransfer.finetune import FineTuneClassifier, FineTuneRegressor
 from sktransfer.finetune._race_units import _read_state, _write_state
@@ -95,7 +97,7 @@ def pool():
 def race(candidates=None, **parameters):
     template = FineTuneClassifier(None, max_epochs=9, lr=2e-2, head_lr=5e-2, batch_size=32)
     # H-score, as it has no permutations to be waited for.
-    settings = {"estimator": template, "budget": 1.5, "share": 1.0, "refit": False}
+    settings = {"estimator": template, "budget": 4.0, "start": 1.0, "refit": False}
     settings["metric"] = "hscore"
     return HalvingTransferabilitySelector(candidates or pool(), **settings | parameters)
 
@@ -135,7 +137,7 @@ def test_the_record_tells_every_decision(fitted):
     assert racing == {fitted.best_name_}
     assert [row["decision"] for row in rows].count("won") == 1
     assert rows[-1]["total_cost"] == pytest.approx(sum(row["cost"] for row in rows))
-    assert fitted.cost_ == rows[-1]["total_cost"] <= 1.5
+    assert fitted.cost_ == rows[-1]["total_cost"] <= 4.0
     pytest.importorskip("pandas")
     assert fitted.to_frame()["candidate"].tolist() == history["candidate"].tolist()
 
@@ -175,7 +177,7 @@ def test_scores_come_from_rows_that_were_not_trained_on(fitted):
         for n_epochs in epochs:
             trained, checkpoint = train_round(
                 race().estimator, dict(pool())[name], X[train], Y[train], np.unique(Y),
-                n_epochs - before, 0, 8, checkpoint,
+                n_epochs - before, 0, 16, checkpoint,
             )  # fmt: skip
             before = n_epochs
         right.extend(trained.predict(X[held]) == Y[held])
@@ -203,7 +205,7 @@ def test_a_bad_metric_is_overruled():
             self.score_ = -self.score_
             return self
 
-    found = race(pool()[::2], metric=Against(), budget=2.5).fit(X, Y)
+    found = race(pool()[::2], metric=Against()).set_params(estimator__max_epochs=30).fit(X, Y)
     assert found.metric_ranks_["sees"] == 3
     assert found.overruled_
     assert found.best_name_ == "sees"
@@ -220,6 +222,21 @@ def test_the_winner_is_fine_tuned_as_the_template_says(fitted):
     with pytest.raises(AttributeError) as caught:
         race(refit=False).predict(X)
     assert "refit=False" in str(caught.value.__cause__)
+
+
+def test_the_decision_set_starts():
+    calibration = calibrate_decision_set(
+        [{"a": 1.0, "b": 0.9, "c": 0.2}] * 20,
+        [{"a": 0.5, "b": 0.6, "c": 0.4}] * 20,
+        ["one", "two"] * 10,
+    )
+    found = race(start=calibration, budget=0.01).fit(X, Y)
+    scores = found.metric_scores_["hscore"]
+    inside = {name for name in scores if scores[name] >= max(scores.values()) - 0.1 - 1e-9}
+    assert set(found.decision_set_) == inside
+    shipped = race(start="decision_set", metric="logme", budget=0.01).fit(X, Y)
+    assert "Calibrated on 55 cells" in shipped.decision_set_.statement
+    assert race(start=0.5, budget=0.01).fit(X, Y).decision_set_ is None
 
 
 # -- small cases -----------------------------------------------------------------------------------
@@ -246,7 +263,7 @@ def test_without_a_race_the_metric_decides(parameters, rows, reason):
 
 def test_a_class_of_one_sample_and_very_few_rows():
     y = np.array(["a"] * 4 + ["b"] * 4 + ["c"])
-    found = race(budget=3.0).fit(X[:9], y)
+    found = race(budget=4.0).fit(X[:9], y)
     assert found.n_rounds_ and not found.overruled_  # eight rows prove nothing here
 
 
@@ -263,7 +280,7 @@ def test_values():
     template = FineTuneRegressor(None, max_epochs=5, lr=2e-2, head_lr=5e-2)
     settings = {"estimator": template, "metric": "logme"}
     y = X[:, 0] + 0.5 * X[:, 1]
-    found = race(pool()[::2], refit=True, budget=3.0, **settings).fit(X[:40], y[:40])
+    found = race(pool()[::2], refit=True, budget=4.0, **settings).fit(X[:40], y[:40])
     assert found.best_name_ == "sees"
     assert found.predict(X_NEW).shape == (40,)
     assert np.isfinite(list(found.scores_.values())).sum() >= 2
@@ -341,7 +358,7 @@ def test_a_candidate_that_fails_costs_nobody_else():
 def test_the_metric_decides_among_the_others_if_all_who_started_fail():
     late = [(f"late{i}", backbone((0, 1), kind=Fails, seed=i)) for i in range(2)]
     with pytest.warns(CandidateFailedWarning):
-        found = race([*late, ("dark", backbone((4, 5)))], share=0.1).fit(X, Y)
+        found = race([*late, ("dark", backbone((4, 5)))], start=0.1).fit(X, Y)
     assert found.best_name_ == "dark"
     with pytest.raises(ValueError, match="No candidate could be fine-tuned"):
         race(late).fit(X, Y)
@@ -351,7 +368,8 @@ def test_the_metric_decides_among_the_others_if_all_who_started_fail():
     ("parameters", "kind", "message"),
     [
         ({"budget": 0}, ValueError, "'budget'"),
-        ({"share": 1.5}, ValueError, "'share'"),
+        ({"start": 1.5}, ValueError, "'start'"),
+        ({"start": "all"}, ValueError, "'start'"),
         ({"factor": 1}, ValueError, "'factor'"),
         ({"confidence": 0.2}, ValueError, "'confidence'"),
         ({"cost": "seconds"}, ValueError, "'cost'"),
@@ -400,7 +418,7 @@ def test_killed_again_and_again_it_goes_on_to_the_same_result(tmp_path):
     whole = outcome(race(pool()[1:4], refit=True).fit(X, Y))
     n_passes = passes["training"]
     n_killed, trained = 0, 0
-    while True:
+    for _ in range(9):
         passes.update(training=0, until=n_passes // 4)
         try:
             found = race(pool()[1:4], refit=True, out=tmp_path).fit(X, Y)
@@ -417,7 +435,7 @@ def test_killed_again_and_again_it_goes_on_to_the_same_result(tmp_path):
         int(found.history_["n_epochs"][found.history_["round"] == number][0])
         for number in range(1, found.n_rounds_ + 1)
     ]
-    longest = max(9 * 2, max(np.diff(epochs)) * 8)
+    longest = max(9 * 2, max(np.diff(epochs)) * 3)
     assert trained + passes["training"] <= n_passes + n_killed * longest
     passes["training"] = 0
     again = race(pool()[1:4], refit=True, out=tmp_path).fit(X, Y)
@@ -489,7 +507,7 @@ def test_parameters():
     assert selector.estimator.lr == 1e-3
     copy = clone(selector)
     found = copy.fit(X, Y)
-    assert "sees" not in found.scores_ and set(found.metric_scores_) == {"knn", "hscore"}
+    assert "sees" not in found.scores_ and set(found.metric_scores_) == {"knn", "hscore", "consensus"}
     assert repr(copy).startswith("HalvingTransferabilitySelector(")
     assert "best" in copy._repr_html_()
 
@@ -509,3 +527,27 @@ def test_nothing_of_the_caller_is_changed():
     assert repr(np.random.get_state()) == states[1]  # noqa: NPY002
     for name, b in candidates:
         assert all(torch.equal(before[name][k], v) for k, v in b.module.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_param_validation",
+        "check_do_not_raise_errors_in_init_or_set_params",
+        "check_no_attributes_set_in_init",
+        "check_get_params_invariance",
+        "check_estimator_repr",
+        "check_transformer_general",
+        "check_transformer_preserve_dtypes",
+        "check_requires_y_none",
+        "check_n_features_in",
+        "check_fit2d_1sample",
+        "check_dict_unchanged",
+        "check_estimators_unfitted",
+    ],
+)
+def test_checks_of_scikit_learn(check):
+    template = FineTuneClassifier(None, train="head", max_epochs=2)
+    candidates = [("pca", PCA(1)), ("scaled", StandardScaler())]
+    selector = race(candidates, estimator=template, budget=0.1)
+    getattr(estimator_checks, check)("HalvingTransferabilitySelector", selector)

@@ -26,27 +26,35 @@ def shares_right(outputs, rows):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "share", "expected"),
+    ("ranks", "start", "inside", "expected"),
     [
-        ([3, 1, 2, 4, 5, 6], 1 / 3, [1, 2]),
-        ([1, 2, 2, 2, 5, 6], 1 / 3, [0, 1, 2, 3]),  # ties with the last come along
-        ([1, 1, 1], 0.1, [0, 1, 2]),
-        ([2, 1], 0.1, [1, 0]),
-        ([1], 1.0, [0]),
-        (list(range(1, 31)), 1 / 3, list(range(10))),  # no eleventh by rounding
+        ([3, 1, 2, 4, 5, 6], 1 / 3, None, "bc"),
+        ([1, 2, 2, 2, 5, 6], 1 / 3, None, "abcd"),  # ties with the last come along
+        ([1, 1, 1], 0.1, None, "abc"),
+        ([2, 1], 0.1, None, "ba"),
+        ([1], 1.0, None, "a"),
+        (range(1, 31), 0.3, None, "abcdefghi"),  # no tenth by rounding
+        ([3, 1, 2, 4, 5, 6], "decision_set", None, "bc"),
+        ([3, 1, 2, 4, 5, 6], "decision_set", ("b", "c", "a"), "bca"),
+        ([3, 1, 2, 4, 5, 6], "decision_set", ("b",), "bc"),
+        ([1, 2, 2], "decision_set", ("a",), "abc"),
+        ([1, 2, 3], 0.1, ("a", "b", "c"), "ab"),
     ],
 )
-def test_starters(ranks, share, expected):
-    assert starters(ranks, share).tolist() == expected
+def test_starters(ranks, start, inside, expected):
+    letters = [chr(ord("a") + i) for i in range(len(ranks))]
+    found, reason = starters(dict(zip(letters, ranks, strict=True)), start, inside)
+    assert found == list(expected)
+    assert ("decision set" in reason) == (inside is not None and isinstance(start, str))
 
 
-def test_order_of_metrics_is_none_without_any_score():
-    scores = {
-        "one": {"a": 1.0, "b": 3.0, "c": math.nan},
-        "two": {"a": 2.0, "b": 9.0, "c": math.nan},
+def test_order_by_the_metric_is_none_without_a_score():
+    assert metric_order({"a": 1.0, "b": 3.0, "c": math.nan, "d": 1.0}) == {
+        "a": 2,
+        "b": 1,
+        "c": None,
+        "d": 2,
     }
-    assert metric_order(scores) == {"a": 2, "b": 1, "c": None}
-    assert metric_order({"one": scores["one"]}) == {"a": 2, "b": 1, "c": None}
 
 
 # -- comparisons -----------------------------------------------------------------------------------
