@@ -266,6 +266,9 @@ def plan_resamples(selector, metrics, X, y):
             f"Got {n_resamples} instead."
         )
     schemes = {name: scheme_of(metric, resampling) for name, metric in metrics.items()}
+    if resampling == "auto" and selector.refit == "consensus" and len(set(schemes.values())) > 1:
+        # A mean of metrics needs the same resamples for all of them; these are never too narrow.
+        schemes = dict.fromkeys(schemes, "tenth")
     random_state = selector.random_state
     if random_state is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
