@@ -38,8 +38,8 @@ np.bincount(y)
 # -----------------
 #
 # With ``target_measure`` the selector takes the variant of a metric that suits the measure: for an
-# AUROC the leave-pair-out AUROC of a linear probe, for balanced accuracy LogME with balanced
-# classes.
+# AUROC that of a linear probe, over pairs of samples that are left out together, for balanced
+# accuracy the probe with balanced classes.
 
 names = ["mnist", "printed_digits", "letters", "fashion", "strokes", "cells", "shapes", "untrained"]
 zoo = load_tiny_zoo(names=names)

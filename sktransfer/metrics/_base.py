@@ -1,5 +1,6 @@
 """The contract that every transferability-estimation metric keeps."""
 
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -311,16 +312,21 @@ class MomentMetric(WeightedMetric):
         # The rows are borrowed for the decomposition and copied only after it, when the large
         # temporaries are gone.
         self._adopt(FeatureMoments.from_arrays(X, target, sample_weight, copy=False))
-        self._score_with((X, target, sample_weight))
+        with self._knowing((X, target, sample_weight)):
+            self._score_moments()
+        self.moments_.detach()
 
-    def _score_with(self, rows):
-        """Score the moments, while the rows behind them can be had to permute their target."""
+    @contextmanager
+    def _knowing(self, rows):
+        """Let the rows behind the moments be had while these are scored, to permute their target.
+
+        The moments hold the weights of the classes then.
+        """
         self._rows = rows
         try:
-            self._score_moments()
+            yield
         finally:
             del self._rows
-        self.moments_.detach()
 
     def _adopt(self, moments):
         for result in self._results:
@@ -341,16 +347,12 @@ class MomentMetric(WeightedMetric):
         self : object
             The fitted metric.
         """
-        if getattr(self, "class_weight", None) is not None:
+        if getattr(self, "class_weight", None) is not None and "_rows" not in vars(self):
             raise ValueError(
                 f"fit_moments of {type(self).__name__} can't apply class_weight: moments hold the "
                 "weights they were gathered with. Gather them with the product of sample and class "
                 "weights, and leave class_weight=None."
             )
-        return self._fit_gathered(moments)
-
-    def _fit_gathered(self, moments, rows=None):
-        """Fit to moments that hold the weights of the classes already."""
         if moments.task not in self.tasks:
             raise ValueError(
                 f"{type(self).__name__} is defined for {' and '.join(self.tasks)} targets; "
@@ -362,7 +364,8 @@ class MomentMetric(WeightedMetric):
         self.n_features_in_ = moments.n_features
         # Decompositions made here stay with the moments given, for the next metric.
         self._adopt(moments.copy())
-        self._score_with(rows)
+        self._score_moments()
+        self.moments_.detach()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)

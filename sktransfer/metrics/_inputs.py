@@ -4,7 +4,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from ..utils._sklearn import _check_feature_names
-from ._base import RowMetric
+from ._base import MomentMetric, RowMetric
 from ._registry import get_metric, metric_name
 
 
@@ -84,9 +84,12 @@ class MetricInputs:
         if metric.needs == "features":
             self._give_source(metric)
             if getattr(metric, "lives_on_moments", False):
-                metric._validate_params()
-                # The moments hold the weights of the classes already.
-                metric._fit_gathered(self._shared_moments(metric), self._weighted_rows(metric))
+                moments = self._shared_moments(metric)
+                if isinstance(metric, MomentMetric):
+                    with metric._knowing(self._weighted_rows(metric)):
+                        metric.fit_moments(moments)
+                else:
+                    metric.fit_moments(moments)
                 _check_feature_names(metric, self.features, reset=True)
                 return metric
             if isinstance(metric, RowMetric):
