@@ -203,8 +203,10 @@ def findings(facts):
     markup : str
         A section.
     """
-    said = [sentence(each, facts.names) for each in facts.findings]
-    if facts.findings:
+    unsuited = facts.selector._unsuited_warnings(facts.metric, facts.selector.metrics_)
+    said = [message for message, _ in unsuited] + facts.findings
+    said = [sentence(each, facts.names) for each in said]
+    if said:
         body = listing(said)
     elif facts.baselines:
         body = paragraph(

@@ -14,9 +14,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sktransfer.backbones import PrecomputedFeatures
 from sktransfer.evaluation import rank_correlation
+from sktransfer.exceptions import TargetMeasureWarning
 from sktransfer.inspection import write_report
 from sktransfer.inspection._report_markup import decimals_for, escaped, number, sentence, shortened
 from sktransfer.inspection._report_plots import Axis, tick_label
+from sktransfer.metrics import HScore
 from sktransfer.model_selection import TransferabilitySelector
 
 X, Y = load_iris(return_X_y=True)
@@ -440,6 +442,15 @@ def test_consensus(tmp_path):
     assert rows[0]["best without it"]["text"] == ", ".join(
         selector.consensus_.without["logme"].best
     )
+
+
+def test_a_metric_that_does_not_suit_the_measure_is_said(tmp_path):
+    candidates = [("one", PCA(1)), ("two", PCA(2))]
+    selector = TransferabilitySelector(candidates, HScore(), target_measure="roc_auc")
+    with pytest.warns(TargetMeasureWarning):
+        selector.fit(X, Y)
+    before = page_of(selector, tmp_path).text.split("Before you act on it")[2]
+    assert "with no regard to target_measure='roc_auc'" in before
 
 
 def test_regression(tmp_path):
