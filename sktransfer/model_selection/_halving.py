@@ -128,6 +128,9 @@ default="multiply_adds"
     decision_set_ : DecisionSet or None
         The candidates that may be the best, with what that was calibrated on; None if `start` is a
         share, or there is no calibration for the metric.
+    metric_trusted_ : bool
+        False if all metrics that decide say of the first candidate that their score says nothing
+        (``saturated_``), as some do of few rows. The best validated candidate wins then.
     overruled_ : bool
         Whether the winner is another than the first by the metric.
     history_ : dict of str to ndarray
@@ -174,6 +177,9 @@ default="multiply_adds"
     validation rows; that in training with one seed is in it as far as folds differ. The rule was
     chosen among others on references, see :ref:`racing`: the best validated candidate, or a mean of
     both ranks, gives away what the metric knows.
+
+    A metric that says itself that its score says nothing has no last word: the best validated takes
+    the place of the first by the metric in all this.
 
     Of candidates that the metric can't tell apart at the first place, the best validated is taken
     for the first. Where the budget cuts between tied candidates, the first in the list start.

@@ -169,6 +169,7 @@ class RaceWinnerMixin(TransformerMixin):
         n_last = len(race.names)
         self.metric_ranks_ = {n: r or n_last for n, r in prepared.metric_ranks.items()}
         self.overruled_ = race.ranks[winner] > min(race.ranks.values())
+        self.metric_trusted_ = race.trusted
         self.ranking_ = race.ranking(winner)
         columns = zip(*race.rows, strict=True)
         self.history_ = {

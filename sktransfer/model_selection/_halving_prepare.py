@@ -149,6 +149,7 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         batch_size=task.batch_size(n_train),
         passes_count=template.train != "head",
     )
+    deciding = selector.metrics_.values() if several else [selector.metric_]
     race = Race(
         names=names,
         backbones=dict(enumerate(backbone for _, backbone in candidates)),
@@ -163,6 +164,7 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         confidence=caller.confidence,
         n_jobs=caller.n_jobs,
         on_cpu=resolve_device(template.device).type == "cpu",
+        trusted=not all(getattr(metric, "saturated_", False) for metric in deciding),
         say=_printed if caller.verbose else lambda row: None,
     )
     inside = selector.decision_set_

@@ -181,7 +181,7 @@ def compare(evaluate, outputs, leader, codes, seed):
     return comparisons
 
 
-def judge(ranks, scores, comparisons, leader, *, confidence, n_kept, is_last, names):
+def judge(ranks, scores, comparisons, leader, *, confidence, n_kept, is_last, names, trusted=True):
     """Decide who goes on after a round, or who has won.
 
     Parameters
@@ -193,7 +193,7 @@ def judge(ranks, scores, comparisons, leader, *, confidence, n_kept, is_last, na
     comparisons : dict of int to Comparison
         With the leader.
     leader : int
-        The first by the metric; of equal ones the better validated.
+        Whom the others are compared with.
     confidence : float
         As in :meth:`Comparison.is_sure`.
     n_kept : int
@@ -202,12 +202,15 @@ def judge(ranks, scores, comparisons, leader, *, confidence, n_kept, is_last, na
         Whether there is no budget for another round.
     names : sequence of str
         Names of the candidates, for the reasons.
+    trusted : bool, default=True
+        Whether the leader is the first by the metric. Else it is the best validated.
 
     Returns
     -------
     verdict : Verdict
         Who is kept, and why.
     """
+    title = "first by the metric" if trusted else "best validated, as the metric says nothing here"
     sure = {
         name: found.is_sure(confidence, len(comparisons)) for name, found in comparisons.items()
     }
@@ -225,17 +228,17 @@ def judge(ranks, scores, comparisons, leader, *, confidence, n_kept, is_last, na
         for name in challengers:
             doubt = "surely better" if name in better else "not surely better"
             reasons[name] = f"{doubt} than the leader: {said[name]}"
-        reasons[leader] = (
-            f"overruled by {names[winner]!r}: {said[winner]}"
-            if winner != leader
-            else "first by the metric, and no other is surely better"
-        )
+        reasons[leader] = title
+        if winner != leader:
+            reasons[leader] = f"overruled by {names[winner]!r}: {said[winner]}"
+        elif trusted:
+            reasons[leader] += ", and no other is surely better"
         return Verdict([winner], reasons, winner)
     kept = challengers[: max(1, n_kept - 1)]
     for name in challengers:
         place = "among the best" if name in kept else "not among the best"
         reasons[name] = f"{place} of the others: {said[name]} from the leader"
-    reasons[leader] = "first by the metric"
+    reasons[leader] = title
     return Verdict(sorted([leader, *kept], key=lambda name: ranks[name]), reasons, None)
 
 

@@ -58,6 +58,8 @@ class Race:
         Number of processes, each of which trains one network.
     on_cpu : bool
         Whether networks are trained on CPUs; on another device they come one after the other.
+    trusted : bool
+        Whether the metric has the last word: not if it says itself that it says nothing.
     say : callable
         Told of each decision.
     rows : list of tuple
@@ -83,6 +85,7 @@ class Race:
     confidence: float
     n_jobs: int | None
     on_cpu: bool
+    trusted: bool
     say: object
     rows: list = field(default_factory=list)
     scores: dict = field(default_factory=dict)
@@ -152,13 +155,11 @@ class Race:
             if not racing:
                 return self._first_left(number)
             best_rank = min(self.ranks[c] for c in racing)
+            leading = [c for c in racing if self.ranks[c] == best_rank or not self.trusted]
             everything = np.arange(len(outputs[racing[0]]))
             for c in racing:
                 self.scores[c] = self.predictions(outputs[c], everything)
-            leader = max(
-                (c for c in racing if self.ranks[c] == best_rank),
-                key=lambda c: (self.scores[c], -c),
-            )
+            leader = max(leading, key=lambda c: (self.scores[c], -self.ranks[c], -c))
             seed = [self.task.seed, number]
             comparisons = compare(self.predictions, outputs, leader, self.codes, seed)
             n_kept = next_number(len(racing), self.factor)
@@ -198,6 +199,7 @@ class Race:
             n_kept=n_kept,
             is_last=is_last,
             names=self.names,
+            trusted=self.trusted,
         )
 
     def _first_left(self, number):

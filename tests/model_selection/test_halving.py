@@ -16,7 +16,11 @@ from torch import nn
 
 from sktransfer.backbones import TinyZooBackbone, TorchBackbone
 from sktransfer.evaluation import calibrate_decision_set
-from sktransfer.exceptions import CandidateFailedWarning, DamagedResultWarning
+from sktransfer.exceptions import (
+    CandidateFailedWarning,
+    DamagedResultWarning,
+    UninformativeScoreWarning,
+)
 from sktransfer.finetune import FineTuneClassifier, FineTuneRegressor
 from sktransfer.finetune._race_units import _read_state, _write_state
 from sktransfer.finetune._rounds import Checkpoint, multiply_adds, train_round
@@ -76,6 +80,9 @@ class FailsAtOnce(Plain):
 
     def forward(self, x):
         raise RuntimeError("out of order")
+
+
+SEEN = {"blind": (4, 5), "sees": (0, 1), "half": (0, 3)}
 
 
 def backbone(*arguments, kind=Plain, **keywords):
@@ -211,6 +218,19 @@ def test_a_bad_metric_is_overruled():
     assert found.best_name_ == "sees"
     won = found.history_["decision"] == "won"
     assert "surely better" in found.history_["reason"][won][0]
+
+
+def test_a_metric_that_says_nothing_has_no_last_word():
+    # As many features as rows: the scores of all are at their bound.
+    wide = [(name, backbone(seen, width=64)) for name, seen in SEEN.items()]
+    with pytest.warns(UninformativeScoreWarning):
+        found = race(wide[::-1]).fit(X[:40], Y[:40])
+    assert not found.metric_trusted_
+    last = found.history_["round"] == found.n_rounds_
+    assert found.best_score_ == max(found.history_["score"][last])
+    # The first by the metric has no better place than the others.
+    assert (found.history_["difference"][found.history_["round"] > 0] <= 0).all()
+    assert race(budget=0.01).fit(X, Y).metric_trusted_
 
 
 def test_the_winner_is_fine_tuned_as_the_template_says(fitted):
@@ -507,7 +527,11 @@ def test_parameters():
     assert selector.estimator.lr == 1e-3
     copy = clone(selector)
     found = copy.fit(X, Y)
-    assert "sees" not in found.scores_ and set(found.metric_scores_) == {"knn", "hscore", "consensus"}
+    assert "sees" not in found.scores_ and set(found.metric_scores_) == {
+        "knn",
+        "hscore",
+        "consensus",
+    }
     assert repr(copy).startswith("HalvingTransferabilitySelector(")
     assert "best" in copy._repr_html_()
 
