@@ -64,9 +64,7 @@ with warnings.catch_warnings():
         budget=0.3,
     ).fit(X, y)
 first = min(misled.metric_ranks_, key=misled.metric_ranks_.get)
-print(
-    f"By ETran {first} is the first; {misled.best_name_} has won: overruled is {misled.overruled_}."
-)
+print(f"By ETran {first} is the first. The winner is {misled.best_name_}.")
 
 # %%
 # In the figure, a line is a candidate from round to round, with the standard error of its distance
