@@ -111,7 +111,7 @@ class NamedCandidates(_BaseComposition):
         ):
             raise ValueError(
                 "'candidates' must be a non-empty list of (name, transformer) tuples. "
-                f"Got {self.candidates!r} instead."
+                f"Got {' '.join(repr(self.candidates).split()):.200} instead."
             )
         names, candidates = zip(*self.candidates, strict=True)
         self._validate_names(names)
