@@ -255,7 +255,9 @@ class StudyRun:
                 # A process was killed, for its memory maybe. Others take its place, as long as
                 # they get any further.
                 if n_left == len(left):
-                    error.add_note(f"{self.called} has the results so far; a further run continues.")
+                    error.add_note(
+                        f"{self.called} has the results so far; a further run continues."
+                    )
                     raise
                 n_left = len(left)
 
