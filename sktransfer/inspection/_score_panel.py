@@ -143,9 +143,8 @@ def score_notes(panels, candidates):
     handles = []
     unscored = sum(int((panel.unscored & ~panel.unknown).sum()) for panel in panels)
     if unscored:
-        label = f"no score ({unscored} {'candidate' if unscored == 1 else 'candidates'})"
-        if len(panels) > 1:
-            label = label[:-1] + " in all panels)"
+        what, where = ("candidate", "") if len(panels) == 1 else ("point", ", all panels together")
+        label = f"no score ({unscored} {what}{'' if unscored == 1 else 's'}{where})"
         style = {"marker": "x", "color": "none", "markeredgecolor": _GREY, "markersize": 6}
         handles.append(Line2D([], [], label=label, **style))
     unknown = np.logical_or.reduce([panel.unknown & ~panel.unscored for panel in panels])
