@@ -7,6 +7,9 @@ from sklearn.decomposition import PCA
 # Rows that are worked on at a time: few enough to stay in a processor's cache.
 _BLOCK = 64
 _TOLERANCE = 1e-5
+# Weights below exp(-300) of the nearest neighbour's are nothing in any sum, and processors take
+# several times as long for numbers that underflow, or whose products do.
+_LEAST_EXPONENT = -300.0
 
 
 def neighbourhood_components(X, codes, n_components, *, max_iter, random_state):
@@ -118,6 +121,7 @@ class _LossAndGradient:
         np.minimum(rows, 0, out=rows)
         rows[np.arange(len(rows)), np.arange(block.start, block.stop)] = -np.inf
         rows -= rows.max(axis=1)[:, None]
+        np.maximum(rows, _LEAST_EXPONENT, out=rows)
         np.exp(rows, out=rows)
         rows /= rows.sum(axis=1)[:, None]
         shared = np.multiply(rows, self.same[block], out=self.shared[: len(rows)])
