@@ -134,7 +134,12 @@ class HScore(MomentMetric):
         self.shrinkage_ = shrinkage
         chance = _chance(weight, n_classes, n, most)
         self.chance_level_ = chance.mean
-        self.score_ = float(np.clip(explained @ weight, 0.0, most))
+        if shrinkage == 0.0 and spectrum.rank == n - 1:
+            # The features can say any labels. All networks of which that is so are tied, instead
+            # of ordered by rounding.
+            self.score_ = float(most)
+        else:
+            self.score_ = float(np.clip(explained @ weight, 0.0, most))
         reason = trivial_reason(spectrum.rank == 0, n_classes, n)
         if reason is None and shrinkage == 1:
             reason = "shrinkage=1 replaces the covariance by the identity and drops the class means"
