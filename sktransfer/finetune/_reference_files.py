@@ -69,6 +69,8 @@ def write_result(folder, rows, about, kinds, table_format):
     ValueError
         If there is no such format, or the folder cannot be written to.
     """
+    if not os.fspath(folder):
+        raise ValueError("'folder' must be the name of a folder. Got '' instead.")
     if table_format not in ("auto", *_TABLES):
         raise ValueError(
             f"'format' must be 'auto', 'csv' or 'parquet'. Got {table_format!r} instead."
@@ -128,6 +130,8 @@ def read_result(folder, kinds):
     ValueError
         If there is no such thing, or it is not what was written.
     """
+    if not os.fspath(folder):
+        raise ValueError("'folder' must be the name of a folder. Got '' instead.")
     folder = Path(folder)
     path = folder / _DESCRIPTION
     try:

@@ -1,8 +1,11 @@
 """The result of a reference ranking: a row for each candidate, measure and seed, and summaries."""
 
 import math
-from numbers import Integral
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import NamedTuple
+
+import numpy as np
 
 from sktransfer.finetune._reference_files import read_result, write_result
 from sktransfer.finetune._reference_tables import (
@@ -23,6 +26,10 @@ _KINDS = {
     "n_epochs": int,
     "energy": float,
 }
+
+
+_KINDS_IN_WORDS = {str: "a text", bool: "True or False", int: "a whole number", float: "a number"}
+_WIDER = {bool: (bool, np.bool_), int: Integral, float: Real}
 
 
 class ReferenceRow(NamedTuple):
@@ -58,6 +65,24 @@ class ReferenceRow(NamedTuple):
     energy: float | None
 
 
+def _checked_row(row):
+    """Give a row, or say what is missing or of another kind."""
+    if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != len(_KINDS):
+        raise ValueError(
+            f"'rows' must hold a ReferenceRow, or the {len(_KINDS)} values ({', '.join(_KINDS)}), "
+            f"for each candidate, measure and seed. Got {row!r}."
+        )
+    row = ReferenceRow(*row)
+    for name, kind in _KINDS.items():
+        value = getattr(row, name)
+        is_right = isinstance(value, _WIDER.get(kind, kind)) and (
+            kind is bool or not isinstance(value, bool | np.bool_)
+        )
+        if not is_right and not (value is None and name in ("n_epochs", "energy")):
+            raise TypeError(f"'rows' must have {_KINDS_IN_WORDS[kind]} as {name!r}. Got {value!r}.")
+    return row
+
+
 class ReferenceRanking:
     """Test performance of fine-tuned candidates, by measure and seed.
 
@@ -85,6 +110,14 @@ class ReferenceRanking:
     best_params : sequence of dict, default=()
         What searches have found, with ``candidate``, ``seed``, ``measure`` and ``params``.
 
+    Raises
+    ------
+    TypeError
+        If a value in a row is of another kind, or the protocol is no dict.
+    ValueError
+        If rows lack values, or there is not one for each candidate, measure and seed; if ``twins``
+        names what has no rows.
+
     See Also
     --------
     sktransfer.evaluation.rank_correlation : Agreement of scores with such a reference.
@@ -108,7 +141,9 @@ class ReferenceRanking:
     """
 
     def __init__(self, rows, protocol, twins=None, failures=(), warnings=(), best_params=()):
-        self.rows = tuple(ReferenceRow(*row) for row in rows)
+        self.rows = tuple(map(_checked_row, rows))
+        if not isinstance(protocol, Mapping):
+            raise TypeError(f"'protocol' must be a dict. Got {protocol!r} instead.")
         self.protocol = dict(protocol)
         self.twins = dict(twins or {})
         self.failures = list(failures)
@@ -299,6 +334,15 @@ class ReferenceRanking:
         """Refuse rows of which not every candidate has one for each measure and seed."""
         keys = [(row.candidate, row.measure, row.seed) for row in self.rows]
         names, measures, seeds = (len({key[place] for key in keys}) for place in range(3))
+        numbers = {row.seed for row in self.rows}
+        if numbers != set(range(len(numbers))):
+            raise ValueError(
+                f"'rows' must have seeds that are counted from 0. Got {sorted(numbers)} instead."
+            )
+        strangers = {name for pair in self.twins.items() for name in pair}
+        strangers -= {row.candidate for row in self.rows}
+        if strangers:
+            raise ValueError(f"'twins' names {sorted(strangers)}, for which there are no 'rows'.")
         if not keys or len(set(keys)) < len(keys) or len(keys) < names * measures * seeds:
             raise ValueError(
                 "'rows' must hold one row for each candidate, measure and seed. "

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from sktransfer.finetune._reference_energy import measured
+from sktransfer.finetune._reference_store import TRIALS, unit_name
 from sktransfer.finetune._reference_subjects import scratch_backbone
 from sktransfer.finetune._reference_task import UnitResult, in_turn, inner_estimator
 
@@ -85,7 +86,10 @@ def _build(unit, estimator, backbone, X, folder):
     outer.update(estimator=trained, scoring=unit.objective.scoring, random_state=unit.random_state)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        outer["storage"] = str(folder / "trials.sqlite")
+        outer["storage"] = str(folder / TRIALS)
+    elif outer["storage"] is not None:
+        # Where they share a storage, each needs a name of its own.
+        outer["study_name"] = f"{outer['study_name']} {unit_name(unit)}"
     return type(estimator)(**outer)
 
 

@@ -147,6 +147,10 @@ class SearchSpace:
     def _categorical(self, name, form, what):
         if not form:
             raise ValueError(f"{what} is an empty list: there is nothing to choose from.")
+        atoms = [(type(value), value) for value in form if isinstance(value, Real | str)]
+        twice = next((value for kind, value in atoms if atoms.count((kind, value)) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{what} has the choice {twice!r} twice; got {form!r}.")
         is_plain = all(value is None or type(value) in (bool, int, float, str) for value in form)
         # 1, 1.0 and True would be one choice to Optuna.
         if not is_plain or len(set(form)) < len(form):

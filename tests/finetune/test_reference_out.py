@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -409,3 +410,27 @@ def test_time_is_measured(tmp_path):
     got = ranked(tmp_path, n_seeds=1)
     total = sum(row.seconds for row in got.rows if row.measure == "accuracy")
     assert 0 < total < time.perf_counter() - begin
+
+
+@pytest.mark.parametrize("place", ["unit", "unit lock", "run.json", "locks/run.lock"])
+def test_a_folder_in_the_place_of_a_file(tmp_path, place):
+    ranked(tmp_path, n_seeds=1)
+    unit = sorted((tmp_path / "units").iterdir())[0]
+    lock = tmp_path / "locks" / f"{unit.stem}.lock"
+    path = {"unit": unit, "unit lock": lock}.get(place, tmp_path / place)
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    name = re.escape(str(path.relative_to(tmp_path)))
+    with pytest.raises(ValueError, match=f"^'out' is .*{name}' is a folder in the place of a file"):
+        ranked(tmp_path, n_seeds=1)
+
+
+def test_damage_is_told_in_our_own_words(tmp_path):
+    ranked(tmp_path, n_seeds=1)
+    unit = sorted((tmp_path / "units").iterdir())[0]
+    unit.write_bytes(b"no archive")
+    with pytest.warns(DamagedResultWarning) as caught:
+        ranked(tmp_path, n_seeds=1)
+    told = str(caught[0].message)
+    assert told.startswith(f"{unit} is damaged: it is not what was written. ")
+    assert told.endswith("is trained again with seed 0.")

@@ -284,9 +284,9 @@ def test_spoilt_weights_transfer_negatively():
 def test_real_values_take_a_regressor():
     y = X[:, 0] - X[:, 1] ** 2
     data = X[TRAIN], y[TRAIN], X[TEST], y[TEST]
-    scoring = ["r2", "neg_mean_squared_error"]
     found = candidates(0)
-    ranking = ranked(found, data=data, estimator=None, scoring=scoring, n_seeds=1)
+    ranking = ranked(found, data=data, estimator=None, n_seeds=1)
+    assert ranking.measures == ("r2", "neg_mean_squared_error")
     assert ranking.protocol["estimator"] == "FineTuneRegressor"
     fitted = FineTuneRegressor(found[0][1], random_state=derived_seed(0, 0)).fit(*data[:2])
     expected = r2_score(data[3], fitted.predict(data[2]))
@@ -299,7 +299,7 @@ def test_real_values_take_a_regressor():
         ValueError,
         match="'accuracy' in 'scoring'.*got the regressor FineTuneReg",
     ):
-        ranked(found, data=data, estimator=None)
+        ranked(found, data=data, estimator=None, scoring="accuracy")
 
 
 @pytest.mark.parametrize("labels", [(0, 1), (False, True), ("no", "yes"), (7, 3)])
@@ -556,7 +556,11 @@ def test_wrong_candidates(found, error, message):
         ({"estimator": FineTuneClassifier(None, device="abacus")}, ValueError, "'abacus'"),
         ({"data": (X, ["a"] * 70, X, Y)}, ValueError, "at least 2 classes"),
         ({"data": (X, Y, X, ["a"] * 70)}, ValueError, "'roc_auc_ovr' in 'scoring'.*class 'a'"),
-        ({"data": (X, Y, X, np.arange(70))}, ValueError, "'accuracy' in 'scoring'.*numbers"),
+        (
+            {"data": (X, Y, X, np.arange(70))},
+            ValueError,
+            "^'y_test' has labels that are numbers, and those of 'y' are strings",
+        ),
     ],
 )
 def test_wrong_parameters(options, error, message):

@@ -241,6 +241,39 @@ def test_wrong_questions(call, message):
         call(made({"a": [0.5, 0.6], "b": [0.3, 0.2]}))
 
 
+ROW = ("a", False, "accuracy", 0, 0.5, 1.0, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([("a", 1)], {}, r"'rows' must hold a ReferenceRow, or the 8 values .*Got \('a', 1\)"),
+        (["a"], {}, "'rows' must hold a ReferenceRow"),
+        ([3], {}, "'rows' must hold a ReferenceRow"),
+        ([(3, *ROW[1:])], {}, "'rows' must have a text as 'candidate'. Got 3"),
+        ([(*ROW[:3], True, *ROW[4:])], {}, "'rows' must have a whole number as 'seed'. Got True"),
+        ([(*ROW[:4], "high", *ROW[5:])], {}, "'rows' must have a number as 'value'. Got 'high'"),
+        ([(*ROW[:3], 1, *ROW[4:])], {}, r"seeds that are counted from 0. Got \[1\]"),
+        ([ROW], {"protocol": 3}, "'protocol' must be a dict. Got 3"),
+        ([ROW], {"twins": {"a": "b"}}, r"'twins' names \['b'\], for which there are no 'rows'"),
+    ],
+)
+def test_wrong_rows(rows, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        ReferenceRanking(rows, **{"protocol": {}} | options)
+    assert ReferenceRanking([ROW], {}).reference() == {"a": 0.5}
+
+
+def test_a_folder_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ranking = ReferenceRanking([ROW], {})
+    with pytest.raises(ValueError, match="'folder' must be the name of a folder. Got ''"):
+        ranking.save("")
+    with pytest.raises(ValueError, match="'folder' must be the name of a folder. Got ''"):
+        ReferenceRanking.load("")
+    assert not list(tmp_path.iterdir())
+
+
 # -- files ---------------------------------------------------------------------------------------
 
 ODD_NAMES = [

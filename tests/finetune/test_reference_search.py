@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 
 from sklearn.metrics import get_scorer
 from torch import nn
@@ -67,6 +67,24 @@ def test_each_measure_has_a_search_of_its_own():
     assert got.protocol["search"]["parameters"]["n_trials"] == 3
     assert "optuna" in got.protocol["versions"]
     assert got.rows[0].n_epochs == 2
+
+
+def test_processes_make_no_difference():
+    one, two = (
+        search(FOUND["one"], scoring=MEASURES, random_state=0, n_jobs=n).fit(*DATA[:2])
+        for n in (1, 2)
+    )
+    for name in ("params", "mean_test_score", "n_epochs"):
+        np.testing.assert_array_equal(one.cv_results_[name], two.cv_results_[name])
+    np.testing.assert_array_equal(one.predict_proba(DATA[2]), two.predict_proba(DATA[2]))
+    assert values(ranked(n_jobs=2)) == values(ranked())
+
+
+def test_a_storage_is_shared_by_searches_of_all_candidates(tmp_path):
+    shared = search(storage=tmp_path / "trials.sqlite")
+    assert values(ranked(estimator=shared)) == values(ranked())
+    names = optuna.get_all_study_names(f"sqlite:///{tmp_path / 'trials.sqlite'}")
+    assert len(names) == 3 * 2 and all(name.startswith("search ") for name in names)
 
 
 class Stop:

@@ -350,6 +350,31 @@ def test_what_is_no_storage_of_a_search(tmp_path):
         search(path).fit(X, Y)
 
 
+@pytest.mark.parametrize("how", ["text", "cut", "pages", "values", "nothing of Optuna's"])
+def test_damage_is_told_in_one_sentence(kept, tmp_path, how):
+    path = tmp_path / "damaged.db"
+    content = bytearray(kept.read_bytes())
+    if how == "text":
+        content = bytearray(b"no database at all " * 200)
+    elif how == "cut":
+        content = content[: len(content) // 3]
+    elif how == "pages":
+        content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    if how == "values":
+        with sqlite3.connect(path) as connection:
+            connection.execute("update study_user_attributes set value_json = '{\"cut'")
+        connection.close()
+    elif how == "nothing of Optuna's":
+        with sqlite3.connect(path) as connection:
+            connection.execute("drop table trials")
+        connection.close()
+    with pytest.raises(ValueError, match="'storage' is .*damaged.db', which can't be op") as raised:
+        search(path).fit(X, Y)
+    told = str(raised.value)
+    assert "\n" not in told and "SQL:" not in told and "http" not in told and len(told) < 400
+
+
 def test_trials_of_someone_else_are_not_taken_for_its_own(kept, tmp_path):
     path = tmp_path / "mixed.db"
     path.write_bytes(kept.read_bytes())
