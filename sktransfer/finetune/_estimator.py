@@ -18,7 +18,8 @@ from sktransfer.backbones._recording import plain_inference
 from sktransfer.datasets import load_torch_dataset
 from sktransfer.exceptions import NotConvergedWarning, NoValidationPartWarning
 from sktransfer.finetune._callbacks import KeepBest, LearningRates, Report, Stages
-from sktransfer.finetune._inputs import checked_fit, named
+from sktransfer.finetune._fit_data import checked_fit
+from sktransfer.finetune._inputs import named
 from sktransfer.finetune._module import FineTuneModule
 from sktransfer.finetune._net import derived_seed
 from sktransfer.finetune._network import undisturbed

@@ -1,4 +1,4 @@
-"""Data to train on, to judge by and to test on: refused before any work, by name and row."""
+"""Inputs to train on, to judge by and to test on: refused before any work, by name and row."""
 
 import re
 from contextlib import contextmanager
@@ -10,23 +10,14 @@ from scipy.sparse import issparse
 
 from sktransfer.backbones._datasets import is_dataset
 from sktransfer.backbones._files import ImageItems, first_item
-from sktransfer.backbones._images import input_kind
+from sktransfer.backbones._images import input_kind, refuse_hidden_paths
 from sktransfer.backbones._prefetch import iter_batches
 from sktransfer.backbones._tensors import check_range, raise_for_dtype
 from sktransfer.finetune._sources import is_network, make_source
-from sktransfer.utils._sklearn import _num_samples, _safe_indexing
-from sktransfer.utils._target import check_weights, refuse_masked
+from sktransfer.utils._sklearn import _safe_indexing
+from sktransfer.utils._target import refuse_masked
 
-__all__ = [
-    "FitData",
-    "check_lengths",
-    "check_rows",
-    "checked_fit",
-    "named",
-    "probe_of",
-    "read_through",
-    "take",
-]
+__all__ = ["check_rows", "named", "read_through", "take"]
 
 # Values are looked at in parts of this many bytes.
 _CHUNK_BYTES = 2**24
@@ -82,9 +73,6 @@ def named(name, target_name=None):
             raise
         kind = ValueError if isinstance(error, ValueError) else TypeError
         raise kind(told) from error
-
-
-# -- inputs ----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -166,8 +154,8 @@ def _fault_of_values(X, name, kind, for_network):
             f"{what} must be an array with 3 or 4 axes, got shape {tuple(X.shape)}; volumes and "
             "videos have to be cut into images first."
         )
-    if for_network and getattr(getattr(X, "dtype", None), "kind", "") in ("U", "S"):
-        raise ValueError(f"{what} must hold numbers. Got an array of dtype {X.dtype}.")
+    if for_network and kind == "vectors":
+        _refuse_no_vectors(X, name)
     wrong, n_rows, limits, outside = [], 0, [np.inf, -np.inf], None
     for start, part in _parts(X):
         if are_pixels:
@@ -193,6 +181,25 @@ def _fault_of_values(X, name, kind, for_network):
     if outside is not None:
         check_range(*map(float, limits), f", first in row {outside}", who=what)
     return None
+
+
+def _refuse_no_vectors(X, name):
+    with named(name):
+        refuse_hidden_paths(X)
+    try:
+        array = X if hasattr(X, "shape") else np.asarray(X)
+    except ValueError:  # rows of several lengths, of which scikit-learn has its own to say
+        return
+    if len(array.shape) != 2:
+        raise ValueError(
+            f"{name} must be a 2-D array, images, or a sequence of paths or images. Got "
+            f"{type(X).__name__} of shape {tuple(array.shape)}."
+        )
+    kind = getattr(getattr(array, "dtype", None), "kind", "")
+    if kind in ("U", "S"):
+        raise ValueError(f"{name} must hold numbers. Got an array of dtype {array.dtype}.")
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
 
 
 def _has_dtype(X):
@@ -283,134 +290,3 @@ def read_through(source, read=True, **data):
 
 def _is_in_memory(X):
     return hasattr(X, "__array_interface__") or not hasattr(X, "dtype") or torch.is_tensor(X)
-
-
-# -- inputs with a target --------------------------------------------------------------------------
-
-
-@dataclass
-class FitData:
-    """What a fit is given, checked.
-
-    Attributes
-    ----------
-    X : array or sequence of shape (n_samples, ...)
-        Inputs.
-    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Target.
-    rows : ndarray of int
-        Rows of positive weight.
-    target : Target
-        Target of these.
-    weights : ndarray or None
-        Weights of these.
-    X_val, y_val : as ``X`` and ``y``, or None
-        Validation data.
-    held_target : Target or None
-        Target of the validation data.
-    """
-
-    X: object
-    y: np.ndarray
-    rows: np.ndarray
-    target: object
-    weights: np.ndarray | None
-    X_val: object
-    y_val: np.ndarray | None
-    held_target: object
-
-
-def checked_fit(estimator, X, y, sample_weight, X_val, y_val):
-    """Check what a fit is given, and let the estimator learn what its target is.
-
-    Parameters
-    ----------
-    estimator : FineTuneClassifier or FineTuneRegressor
-        Who is going to be fitted.
-    X, y, sample_weight, X_val, y_val
-        As ``fit`` takes them.
-
-    Returns
-    -------
-    data : FitData
-        The data.
-
-    Raises
-    ------
-    ValueError
-        For data that can't be used, by name.
-    """
-    if X_val is None and y_val is not None:
-        raise ValueError("'y_val' is given and 'X_val' is not; they belong together.")
-    check_rows(estimator.backbone, X=X, X_val=X_val)
-    X, y = estimator._checked_pair(X, y, reset=True)
-    target = estimator._encode(y)
-    rows, target, weights = check_weights(sample_weight, np.arange(len(y)), target)
-    estimator._learn_target(target, y)
-    held_target = None
-    if X_val is not None:
-        if y_val is not None:
-            check_lengths(X_val, y_val, "X_val", "y_val")
-        with named("X_val", "y_val"):
-            X_val, y_val = estimator._checked_pair(X_val, y_val, reset=False)
-            held_target = estimator._known_target(y_val)
-    return FitData(X, y, rows, target, weights, X_val, y_val, held_target)
-
-
-def probe_of(estimator, searched, X, y, sample_weight, X_val, y_val):
-    """Do what a fit does before it makes a network.
-
-    Parameters
-    ----------
-    estimator : FineTuneClassifier or FineTuneRegressor
-        Who is going to be fitted. It is left as it is.
-    searched : SearchSpace, or other container of str
-        Which of its parameters are not known yet.
-    X, y, sample_weight, X_val, y_val
-        As ``fit`` takes them.
-
-    Returns
-    -------
-    probe : estimator
-        One that knows what inputs and target are, and nothing else.
-    data : FitData
-        The data.
-
-    Raises
-    ------
-    ValueError
-        For parameters and data that a fit would refuse.
-    """
-    # Not a clone, which would copy the network.
-    probe = type(estimator)(**estimator.get_params(deep=False))
-    probe._validate_params()
-    if not any(name in searched for name in ("train", "head_epochs", "max_epochs")):
-        probe._stages()
-    data = checked_fit(probe, X, y, sample_weight, X_val, y_val)
-    if "class_weight" not in searched:
-        probe._learn_scale(data.target, data.weights)
-    return probe, data
-
-
-def check_lengths(X, y, name, target_name):
-    """Refuse data and a target that are not of one length.
-
-    Parameters
-    ----------
-    X : array or sequence of shape (n_samples, ...)
-        Data.
-    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Target.
-    name, target_name : str
-        What they are called.
-
-    Raises
-    ------
-    ValueError
-        If they have not as many rows.
-    """
-    n = _num_samples(X)
-    if n != len(y):
-        raise ValueError(
-            f"'{name}' and '{target_name}' must have as many rows. Got {n} and {len(y)}."
-        )

@@ -10,7 +10,8 @@ from sktransfer.backbones._files import is_missing
 from sktransfer.datasets import load_torch_dataset
 from sktransfer.finetune._classifier import FineTuneClassifier
 from sktransfer.finetune._estimator import FineTuneEstimator
-from sktransfer.finetune._inputs import check_lengths, check_rows, named, probe_of
+from sktransfer.finetune._fit_data import check_lengths, probe_of
+from sktransfer.finetune._inputs import check_rows, named
 from sktransfer.finetune._reference_subjects import SCRATCH
 from sktransfer.finetune._reference_task import inner_estimator
 from sktransfer.finetune._regressor import FineTuneRegressor
@@ -119,7 +120,12 @@ def checked_target(X, y, name, target_name):
             f"'{target_name}' is needed: only torch data sets have a target of their own. Got None."
         )
     with named(target_name):  # rows of several lengths
-        y = np.asarray(y)
+        array = np.asarray(y)
+        if array.dtype.kind in "US" and isinstance(y, list | tuple) and array.ndim == 1:
+            # Among texts, NumPy makes texts of numbers and of NaN too.
+            are_texts = all(isinstance(value, str | bytes) for value in y)
+            array = array if are_texts else np.array(y, dtype=object)
+        y = array
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim not in (1, 2):

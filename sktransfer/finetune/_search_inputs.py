@@ -9,7 +9,8 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import check_cv
 
 from sktransfer.finetune._estimator import FineTuneEstimator
-from sktransfer.finetune._inputs import probe_of, read_through, take
+from sktransfer.finetune._fit_data import probe_of
+from sktransfer.finetune._inputs import read_through, take
 from sktransfer.finetune._rows import validation_rows
 from sktransfer.finetune._search_sampling import import_optuna, seed_for
 from sktransfer.finetune._search_space import SearchSpace

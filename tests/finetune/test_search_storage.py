@@ -39,6 +39,10 @@ class Plain(nn.Module):
         return self.classifier(torch.relu(self.hidden(x)))
 
 
+class Other(Plain):
+    pass
+
+
 def search(storage, estimator=None, space=SPACE, **parameters):
     estimator = estimator or FineTuneClassifier(TorchBackbone(Plain), max_epochs=2)
     parameters = {"n_trials": 2, "random_state": 0, "scoring": "neg_log_loss"} | parameters
@@ -257,7 +261,7 @@ def kept(tmp_path_factory):
         ({"error_score": -1}, "differs in error_score"),
         ({"estimator__max_epochs": 3}, r"estimator__max_epochs \(3 here, 2 there\). Use"),
         ({"estimator__backbone__layer": "hidden"}, "estimator__backbone__layer"),
-        ({"estimator__backbone__module": nn.Linear}, "differs in estimator__backbone__module. Use"),
+        ({"estimator__backbone__module": Other}, "differs in estimator__backbone__module. Use"),
         ({"estimator__class_weight": {0: 2.0}}, "differs in estimator__class_weight. Use"),
         ({"given": True}, "X_val, y_val, the rows of the splits"),
     ],
