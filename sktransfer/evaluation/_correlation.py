@@ -146,7 +146,8 @@ def rank_correlation(
     level : float, default=0.95
         Of the interval.
     n_resamples : int, default=5000
-        Bootstrap resamples behind the interval; with 0 the interval is NaN.
+        Bootstrap resamples behind the interval, at least ``2 / (1 - level)``; with 0 the interval
+        is NaN.
     n_permutations : int, default=9999
         Pairings behind the p-value. All of them are gone through if there are no more than these,
         which is up to 7 candidates by default; otherwise so many are drawn. With 0 the p-value is
@@ -167,7 +168,7 @@ def rank_correlation(
     ------
     ValueError
         If the two sides cannot be paired, a name occurs twice, a value is no number, ranks are
-        below 1, or a parameter is not one of its values.
+        below 1, a parameter is not one of its values, or there are too few resamples for `level`.
 
     See Also
     --------

@@ -157,7 +157,10 @@ class CandidateComposition(_BaseComposition):
                 f"Got {self.candidates!r} instead."
             )
         names, candidates = zip(*self.candidates, strict=True)
-        self._validate_names(names)
+        try:
+            self._validate_names(names)
+        except ValueError as error:
+            raise ValueError(f"'candidates' has names that can't be used. {error}") from None
         self._check_estimators_are_instances(candidates)
         active = self._active_candidates()
         if not active:

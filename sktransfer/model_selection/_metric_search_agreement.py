@@ -135,7 +135,6 @@ class Agreement:
             values = values[~np.isnan(values)]
         if not len(values) or np.isnan(values).any():
             return np.nan, np.nan
-        # An infinite regret is a number, and the sum of them is.
         mean = math.fsum(values) / len(values)
         return mean, float(np.std(values)) if len(values) > 1 else np.nan
 

@@ -50,7 +50,7 @@ class Reference:
         names : {"same", "common"}
             Whether a name on one side only is an error.
         nan_policy : {"propagate", "omit"}
-            Whether a candidate without a number is an error.
+            Whether a candidate without a finite number is an error.
         greater_is_better : bool
             Whether a larger number is better.
 
@@ -75,7 +75,7 @@ class Reference:
         kept = np.array([n not in dropped for n in read.names], dtype=bool)
         read = Scores(
             read.values[kept],
-            read.missing[kept],
+            (read.missing | ~np.isfinite(read.values))[kept],
             tuple(name for name in read.names if name not in dropped),
         )
         nothing = np.zeros(len(candidates))
@@ -84,8 +84,8 @@ class Reference:
         if pair.missing.any() and nan_policy == "propagate":
             without = [n for n, missing in zip(pair.names, pair.missing, strict=True) if missing]
             raise ValueError(
-                f"'reference' has no number for {listed(without)}, so that no agreement would be "
-                "defined. With nan_policy='omit' candidates without a number are left out."
+                f"'reference' has no finite number for {listed(without)}, so that no agreement "
+                "would be defined. With nan_policy='omit' such candidates are left out."
             )
         pair = pair.select(~pair.missing)
         found = cls(pair.names, pair.y, greater_is_better, pair.left_out)
@@ -97,7 +97,7 @@ class Reference:
         """Refuse a reference that nothing can agree with."""
         if len(self.names) < 2:
             raise ValueError(
-                "An agreement needs at least 2 candidates with a number in 'reference'. "
+                "An agreement needs at least 2 candidates with a finite number in 'reference'. "
                 f"Got {len(self.names)}."
             )
         if not (self.values != self.values[0]).any():
