@@ -364,9 +364,19 @@ def correlate(pair, method, flips, nan_policy, called=CALLED, absent=ABSENT):
             labels = [name for name, is_so in zip(pair.labels, infinite, strict=True) if is_so]
             reason = f"infinite values have no Pearson correlation ({listed(labels)})"
             return pair, np.nan, reason, None
-        values = (pair.x.astype(float), pair.y.astype(float))
+        values = (_as_floats(pair.x), _as_floats(pair.y))
         sides = tuple(-v if flip else v for v, flip in zip(values, flips, strict=True))
-    return pair, float(coefficient(method, *sides)[0]), None, sides
+    # The same to the last digit in whatever order the candidates came.
+    order = np.lexsort(sides)
+    return pair, float(coefficient(method, *(s[order] for s in sides))[0]), None, sides
+
+
+def _as_floats(values):
+    """Convert numbers so that whole ones too large for floats still differ."""
+    if values.dtype.kind not in "iu":
+        return values.astype(float)
+    lowest = int(values.min())
+    return np.array([int(value) - lowest for value in values], dtype=float)
 
 
 def absence(pair, absent=ABSENT):

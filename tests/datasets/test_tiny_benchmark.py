@@ -7,7 +7,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from sktransfer.backbones._cards import tiny_zoo_card, tiny_zoo_names
@@ -251,10 +250,21 @@ def test_agreement_of_scores(benchmark):
     assert worst.kendall < -0.9 and worst.regret > 0.1
     constant = benchmark.agreement(dict.fromkeys(names, 1.0), **cell)
     assert np.isnan(constant.kendall) and np.isnan(constant.regret)
-    series = pd.Series(reference).sample(frac=1, random_state=0)
+
+
+def test_agreement_of_series(benchmark):
+    pandas = pytest.importorskip("pandas")
+    cell = {"target": "mnist", "train_size": 100}
+    scores = {
+        seed: pandas.Series(benchmark.scores("logme", **cell, seed=seed)).sample(
+            frac=1, random_state=seed
+        )
+        for seed in reversed(range(5))
+    }
+    assert benchmark.agreement(scores, **cell) == benchmark.agreement("logme", **cell)
+    reference = benchmark.reference(**cell)
+    series = pandas.Series(reference)[::-1]
     assert benchmark.agreement(series, **cell) == benchmark.agreement(reference, **cell)
-    series = {seed: pd.Series(scores[seed])[::-1] for seed in reversed(range(5))}
-    assert benchmark.agreement(series, **cell) == by_name
 
 
 def test_an_undefined_agreement_says_why(benchmark):

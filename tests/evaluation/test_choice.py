@@ -48,6 +48,12 @@ def test_losses_and_ranks():
     assert selection_regret(unsigned, unsigned, greater_is_better=False) == 3
 
 
+def test_large_whole_numbers_differ():
+    large = [2**60, 2**60 + 1, 2**60 + 2]
+    assert selection_regret(large, [0.3, 0.2, 0.1]) == pytest.approx(0.2)
+    assert top_k_recall([3, 2, 1], large) == 0 and top_k_recall([1, 2, 3], large) == 1
+
+
 # -- ties, against every way to break them --------------------------------------------------------
 
 
@@ -176,7 +182,13 @@ def test_candidates_without_a_reference():
 
 
 def test_references_that_have_no_ratio_or_difference():
-    assert relative_top_k([1, 2], [-1, 2]).reason == "a ratio needs positive reference values"
+    assert relative_top_k([1, 2], [-1, 2]).reason == "a ratio needs reference values of 0 or more"
+    loss = relative_top_k([1, 2], [0, 2], greater_is_better=False)
+    assert np.isnan(loss) and loss.reason == "a ratio needs positive losses"
+    assert [float(relative_top_k(scores, [0, 2, 1])) for scores in ([3, 2, 1], [1, 2, 3])] == [
+        0,
+        0.5,
+    ]
     assert selection_regret([1, 2], [-1, -2]) == 1
     for function in (selection_regret, relative_top_k):
         reason = function([1, 2], [1, INF]).reason

@@ -652,7 +652,7 @@ def test_reference_that_the_deciding_measure_cannot_use():
     found = search(**params).fit(X, Y)
     assert found.refit_scoring_ == "weighted_kendall"
     assert np.isnan(found.cv_results_["mean_test_relative_top_k"]).all()
-    assert found.cv_results_["reason_relative_top_k"][0].startswith("a ratio needs positive")
+    assert found.cv_results_["reason_relative_top_k"][0].startswith("a ratio needs ref")
     assert found.cv_results_["rank_test_relative_top_k"].tolist() == [1, 1]
     assert np.isnan(found.chance_["relative_top_k"])
 
