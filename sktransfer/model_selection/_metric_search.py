@@ -72,8 +72,8 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
           holds classes.
         - a splitter or an iterable of (train, test) pairs: on each training part. The test
           indices are not looked at.
-        - an iterable of subsets: arrays of row numbers or masks, also at the head of a tuple, as
-          in ``(rows, fraction, repeat)``.
+        - an iterable of subsets: arrays of row numbers, each once, or masks, also at the head of a
+          tuple, as in ``(rows, fraction, repeat)``.
     scoring : str or sequence of str, default=("kendall", "weighted_kendall", "spearman", \
             "pearson", "top_k", "regret")
         Measures of agreement. The correlations are those of
