@@ -17,6 +17,7 @@ optuna = pytest.importorskip("optuna")
 from filelock import FileLock
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
+from skorch.callbacks import Callback
 from torch import nn
 
 from sktransfer.backbones import TorchBackbone
@@ -316,8 +317,9 @@ def test_callables_are_told_apart(tmp_path):
     search(path, scoring={"own": first}, **options).fit(X, Y)
     with pytest.raises(ValueError, match="differs in the measure 'own'. Use"):
         search(path, scoring={"own": second}, **options).fit(X, Y)
-    numbers = (number for number in range(3))
-    estimator = FineTuneClassifier(TorchBackbone(Plain), max_epochs=1, callbacks=[numbers])
+    callback = Callback()
+    callback.numbers = (number for number in range(3))
+    estimator = FineTuneClassifier(TorchBackbone(Plain), max_epochs=1, callbacks=[callback])
     with pytest.raises(ValueError, match="must know itself again .* 'estimator__callbacks' holds"):
         search(path, estimator, study_name="other", **options).fit(X, Y)
 
