@@ -161,7 +161,10 @@ class CandidateComposition(_BaseComposition):
             self._validate_names(names)
         except ValueError as error:
             raise ValueError(f"'candidates' has names that can't be used. {error}") from None
-        self._check_estimators_are_instances(candidates)
+        try:
+            self._check_estimators_are_instances(candidates)
+        except TypeError as error:
+            raise TypeError(f"'candidates' must hold instances. {error}") from None
         active = self._active_candidates()
         if not active:
             raise ValueError(
