@@ -117,7 +117,8 @@ def selection_regret(
     names : {"same", "common"}, default="same"
         Whether a candidate that occurs on one side only is an error, or is left out.
     nan_policy : {"propagate", "omit", "raise"}, default="propagate"
-        For candidates without a reference: NaN with the reason, leave them out, or an error.
+        For candidates without a reference: NaN with the reason, leave them out, or an error. A
+        candidate without a score is an error with "raise" only.
 
     Returns
     -------
@@ -129,8 +130,8 @@ def selection_regret(
     Raises
     ------
     ValueError
-        If `k` is not between 1 and the number of candidates, the two sides cannot be paired, or a
-        parameter is not one of its values.
+        If `k` is not between 1 and the number of candidates, the two sides cannot be paired, a
+        parameter is not one of its values, or a number is missing and ``nan_policy="raise"``.
 
     See Also
     --------
@@ -185,7 +186,8 @@ def relative_top_k(
     names : {"same", "common"}, default="same"
         Whether a candidate that occurs on one side only is an error, or is left out.
     nan_policy : {"propagate", "omit", "raise"}, default="propagate"
-        For candidates without a reference: NaN with the reason, leave them out, or an error.
+        For candidates without a reference: NaN with the reason, leave them out, or an error. A
+        candidate without a score is an error with "raise" only.
 
     Returns
     -------
@@ -264,7 +266,8 @@ def top_k_recall(
     names : {"same", "common"}, default="same"
         Whether a candidate that occurs on one side only is an error, or is left out.
     nan_policy : {"propagate", "omit", "raise"}, default="propagate"
-        For candidates without a reference: NaN with the reason, leave them out, or an error.
+        For candidates without a reference: NaN with the reason, leave them out, or an error. A
+        candidate without a score is an error with "raise" only.
 
     Returns
     -------
@@ -318,8 +321,8 @@ def _choose(
     orient(pair, flips)
     _check_k("k", k, len(pair.x))
     _check_k("n_best", k if n_best is None else n_best, len(pair.x))
-    if pair.y_missing.any() and nan_policy == "raise":
-        raise ValueError(f"There is {_unknown(pair)}; nan_policy='raise' forbids it.")
+    if pair.missing.any() and nan_policy == "raise":
+        raise ValueError(f"There is {absence(pair)}; nan_policy='raise' forbids it.")
     if pair.y_missing.any() and nan_policy == "omit":
         pair = pair.select(~pair.y_missing)
         _check_k("k", k, len(pair.x))
@@ -381,6 +384,11 @@ def _no_choice(pair, k, ratios, greater_is_better, compare):
         return f"a ratio needs {kind}"
     if compare is not None and np.isinf(pair.y).any():
         return "infinite reference values cannot be compared"
+    if compare is not None and not ratios:
+        with np.errstate(over="ignore"):
+            spread = pair.y.astype(float).max() - pair.y.astype(float).min()
+        if np.isinf(spread):
+            return "reference values differ by more than a float can hold"
     return None
 
 

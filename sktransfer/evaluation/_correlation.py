@@ -114,10 +114,13 @@ def rank_correlation(
 
     Parameters
     ----------
-    scores, reference : mapping, series, structured array or array-like of shape (n_candidates,)
-        Numbers by candidate: a mapping from name to number; a pandas series or a frame of one
-        column, named by its index; a structured array with a field per candidate, or with a
-        field of names and one of numbers; a frame of another library with such two columns. They
+    scores, reference : mapping, series, structured array, array-like of shape (n_candidates,) \
+            or ReferenceRanking
+        Numbers by candidate: a mapping from name to number, or what has a method ``reference``
+        that gives one, such as a :class:`~sktransfer.finetune.ReferenceRanking` (means over seeds
+        of its first measure); a pandas series or a frame of one column, named by its index; a
+        structured array with a field per candidate, or with a field of names and one of
+        numbers; a frame of another library with such two columns. They
         are paired by name. Arrays, lists and polars series have no names: two of those are paired
         by position, and one of them with anything named is an error, unless the names are just
         the default index of a pandas series. Infinite values are ordered like any other;

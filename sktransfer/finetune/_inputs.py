@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 
-from sktransfer.backbones._datasets import is_dataset
+from sktransfer.backbones._datasets import is_dataset, refuse_vectors
 from sktransfer.backbones._files import ImageItems, first_item
 from sktransfer.backbones._images import input_kind, refuse_hidden_paths
 from sktransfer.backbones._prefetch import iter_batches
@@ -120,6 +120,9 @@ def check_rows(backbone, decode=False, **data):
         for_network = is_network(backbone)
         if for_network:
             refuse_masked(X, name)
+            if kind == "dataset":
+                with named(name):
+                    refuse_vectors(X)
             if kind == "files":  # else they may be texts
                 with named(name):
                     ImageItems(X).check(pixels=decode)

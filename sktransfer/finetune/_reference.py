@@ -108,7 +108,9 @@ def reference_ranking(
         What trains; its ``backbone`` and ``random_state`` are replaced. None is a
         :class:`FineTuneClassifier`, or a :class:`FineTuneRegressor` for real values, with its
         defaults. A search is made for each candidate, seed and measure anew; its ``scoring`` and
-        ``refit`` are replaced too, and its ``storage`` if there is ``out``.
+        ``refit`` are replaced too, and its ``storage`` if there is ``out``. Its
+        ``param_distributions`` must not hold what is set here: ``backbone``, ``from_scratch``,
+        ``random_state`` and ``device``.
     out : str or path, default=None
         Folder in which every training is kept when it is done. The same call goes on where it was
         killed, and more candidates, seeds and measures are added without doing anything twice.
@@ -130,7 +132,8 @@ def reference_ranking(
         How many trainings run at a time, each in a process of its own; as in scikit-learn. On a
         GPU they run one after the other.
     error_score : "raise" or number, default=nan
-        Value for a candidate that fails, or whether its error is raised.
+        Value for a candidate that fails, or whether its error is raised. It is used for means, and
+        not for spread, ties and gains.
     verbose : int, default=0
         Whether a line is printed for each training that is done.
 
@@ -167,7 +170,8 @@ def reference_ranking(
 
     Candidates have one architecture if the same layers are built and one seed gives the same random
     weights; their classifier layers do not count. From scratch, the whole network is trained also
-    if the estimator trains the head only or in stages, with all other parameters alike, and images
+    if the estimator trains the head only or in stages, or a search has a choice of ``train``; all
+    other parameters are alike, and images
     are normalised by the mean and the standard deviation of the training images.
 
     Training draws from torch's generator, which only one thread of a process can have, so threads

@@ -28,6 +28,20 @@ from sktransfer.utils._target import as_target_array, encode_target, kind_of_lab
 
 __all__ = ["checked_candidates", "checked_estimator", "checked_target", "checked_training"]
 
+# What reference_ranking sets by itself, or says of all trainings alike.
+_OWN = ("backbone", "device", "from_scratch", "random_state")
+# What makes another network of a candidate: one whose weights the protocol does not know.
+_OF_NETWORKS = (
+    "checkpoint",
+    "checkpoint_head",
+    "checkpoint_prefix",
+    "device",
+    "module",
+    "name",
+    "random_state",
+    "weights",
+)
+
 
 def checked_candidates(candidates):
     """Give candidates as pairs, and refuse what could not be any.
@@ -265,6 +279,13 @@ def _with_backbone(inner, backbone):
 def _checked_search(search, candidates):
     """Check a search; give it and its space, for a candidate that has such parameters."""
     search._validate_params()
+    own = [name for name in search.param_distributions or () if _is_own(name)]
+    if own:
+        raise ValueError(
+            f"'estimator' has {', '.join(map(repr, own))} in its 'param_distributions', which is "
+            "not to be searched for: reference_ranking itself sets seeds, devices, networks and "
+            "their weights, and tells of them in its protocol."
+        )
     SearchStorage(search.storage, search.study_name).check()
     parameters = search.get_params(deep=False)
     cv = search.cv
@@ -281,6 +302,11 @@ def _checked_search(search, candidates):
         else:
             return own, space
     raise fault
+
+
+def _is_own(name):
+    parts = str(name).split("__")
+    return name in _OWN or (parts[0] == "backbone" and parts[-1] in _OF_NETWORKS)
 
 
 def _first_able(candidates, inner, space, **data):

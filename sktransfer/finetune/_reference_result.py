@@ -104,16 +104,20 @@ class ReferenceRanking:
     twins : dict of str to str, default=None
         For each candidate that has one, the name of the row of its architecture from scratch.
     failures : sequence of dict, default=()
-        With ``candidate``, ``seed``, ``measure`` and ``reason``.
+        With ``candidate``, ``seed``, ``measure`` and ``reason``. The values of these rows have not
+        been measured, and are used for means alone.
     warnings : sequence of dict, default=()
         What was warned of in training, with ``candidate``, ``seed``, ``kind`` and ``message``.
     best_params : sequence of dict, default=()
-        What searches have found, with ``candidate``, ``seed``, ``measure`` and ``params``.
+        What searches have found, with ``candidate``, ``seed``, ``measure`` and ``params``. A choice
+        that JSON does not keep as it is, such as a callback, is there by its place in the list of
+        ``param_distributions``, as ``{"choice": 0}``.
 
     Raises
     ------
     TypeError
-        If a value in a row is of another kind, or the protocol is no dict.
+        If a value in a row is of another kind, the protocol is no dict, or a failure does not say
+        which row it is about.
     ValueError
         If rows lack values, or there is not one for each candidate, measure and seed; if ``twins``
         names what has no rows.
@@ -147,6 +151,12 @@ class ReferenceRanking:
         self.protocol = dict(protocol)
         self.twins = dict(twins or {})
         self.failures = list(failures)
+        for failure in self.failures:
+            if not isinstance(failure, Mapping) or not failure.keys() >= _FAILURE:
+                raise TypeError(
+                    "'failures' must hold dicts with 'candidate', 'measure' and 'seed'. "
+                    f"Got {failure!r}."
+                )
         self.warnings = list(warnings)
         self.best_params = list(best_params)
         self._check_complete()
@@ -179,8 +189,8 @@ class ReferenceRanking:
         Returns
         -------
         reference : dict of str to float
-            By candidate, without rows from scratch; greater is better. NaN for a candidate that has
-            failed, of the mean if it has failed once.
+            By candidate, without rows from scratch; greater is better. NaN (or ``error_score``) for
+            a candidate that has failed; the mean is NaN if it has failed once.
 
         Raises
         ------
@@ -223,8 +233,10 @@ class ReferenceRanking:
             with it, 2 for the best of the others and who of these is tied with it, and so on),
             ``gain`` over the same architecture from scratch, ``gain_beyond_spread`` and
             ``from_scratch``. Rows from scratch have no rank. What one seed does not tell is None.
-            A name picks a row: ``table["letters"]``. It has a method ``to_frame`` and the
-            attribute ``least_difference``.
+            A row that has failed with some seed has its mean, which may be ``error_score`` in part,
+            and a rank by it; it takes no part in spread, ties and gains. A name picks a row:
+            ``table["letters"]``. The table has a method ``to_frame`` and the attribute
+            ``least_difference``.
 
         Raises
         ------
@@ -287,6 +299,8 @@ class ReferenceRanking:
 
         Raises
         ------
+        TypeError
+            If `folder` is neither a text nor a path.
         ImportError
             If parquet is asked for and pyarrow is not installed.
         ValueError
@@ -311,6 +325,8 @@ class ReferenceRanking:
 
         Raises
         ------
+        TypeError
+            If `folder` is neither a text nor a path.
         ImportError
             If the table is parquet and pyarrow is not installed.
         ValueError
@@ -371,7 +387,10 @@ class ReferenceRanking:
         if isinstance(level, bool) or not (isinstance(level, float | int) and 0 < level < 1):
             raise ValueError(f"'level' must be a number between 0 and 1. Got {level!r} instead.")
         from_scratch = {row.candidate: row.from_scratch for row in self.rows}
-        return self._values(measure), from_scratch, self.twins, self._measure(measure), level
+        values, measure = self._values(measure), self._measure(measure)
+        failed = {f["candidate"] for f in self.failures if f["measure"] == measure}
+        return values, failed, from_scratch, self.twins, measure, level
 
 
+_FAILURE = {"candidate", "measure", "seed"}
 _ABOUT = ("protocol", "twins", "failures", "warnings", "best_params")

@@ -14,12 +14,20 @@ from sktransfer.backbones._provenance import architecture_digest, weights_hash
 from sktransfer.backbones._store_candidate import files_of
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_hashing import combine
+from sktransfer.evaluation._pairing import listed
 from sktransfer.finetune._inputs import check_rows, read_through
 from sktransfer.finetune._reference_task import in_turn, inner_estimator
 from sktransfer.finetune._scratch import start_from_scratch
 from sktransfer.finetune._sources import is_network, make_source
 
-__all__ = ["SCRATCH", "Field", "Subject", "describe_all", "scratch_backbone"]
+__all__ = [
+    "SCRATCH",
+    "Field",
+    "Subject",
+    "all_failed_error",
+    "describe_all",
+    "scratch_backbone",
+]
 
 #: How the names of rows begin whose weights were random.
 SCRATCH = "from scratch: "
@@ -116,6 +124,8 @@ def describe_all(candidates, task, from_scratch):
 
     Raises
     ------
+    ValueError
+        If all candidates have failed.
     Exception
         Whatever is wrong with a candidate, if failures are to be raised.
     """
@@ -148,7 +158,34 @@ def describe_all(candidates, task, from_scratch):
         pretrained.append(subject)
     if data_faults and (task.raise_errors or len(data_faults) == len(candidates)):
         raise data_faults[0]
+    reasons = {name: failures[name] for name, _ in candidates if name in failures}
+    if len(reasons) == len(candidates):
+        X = task.data[0]
+        rows = f"of shape {tuple(X.shape)}" if hasattr(X, "shape") else f"of {len(X)} rows"
+        raise all_failed_error(reasons, f" None of them can be built and run on 'X', {rows}.")
     return Field(pretrained + list(scratch.values()), backbones, failures)
+
+
+def all_failed_error(reasons, about=""):
+    """Give the error for candidates that have all failed.
+
+    Parameters
+    ----------
+    reasons : dict of str to str
+        By name of the candidate.
+    about : str, default=""
+        A sentence on where they have failed, after a space.
+
+    Returns
+    -------
+    error : ValueError
+        With each reason once.
+    """
+    names_of = {}
+    for name, reason in reasons.items():
+        names_of.setdefault(reason, []).append(name)
+    told = "; ".join(f"{listed(names)}: {reason}" for reason, names in names_of.items())
+    return ValueError(f"All candidates have failed.{about} {told}")
 
 
 class _DataFault(ValueError):

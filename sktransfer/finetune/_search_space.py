@@ -53,7 +53,8 @@ class SearchSpace:
     TypeError
         If it is no dict, or something in it has none of the forms.
     ValueError
-        If a name is no parameter of the estimator, or what it may be makes no sense.
+        If a name is no parameter of the estimator or is ``random_state``, or what it may be makes
+        no sense.
     """
 
     def __init__(self, param_distributions, estimator):
@@ -73,6 +74,11 @@ class SearchSpace:
                 f"'param_distributions' names {', '.join(map(repr, unknown))}, and "
                 f"{type(estimator).__name__} has no such parameter. Its parameters are "
                 f"{', '.join(sorted(known))}."
+            )
+        if "random_state" in param_distributions:
+            raise ValueError(
+                "'param_distributions' names 'random_state', by which trials would differ in "
+                "nothing but luck: a search trains all of them with one seed."
             )
         self.choices = {}
         self.distributions = {

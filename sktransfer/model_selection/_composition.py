@@ -1,11 +1,17 @@
 """An estimator composed of named candidates and metrics: parameters, checks, tags, routing."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from ..utils._sklearn import _BaseComposition, _raise_for_params, _routing_enabled
+from ..utils._sklearn import (
+    InvalidParameterError,
+    _BaseComposition,
+    _raise_for_params,
+    _routing_enabled,
+)
 from ._extraction import Extractor, as_candidate
 from ._metric_collection import (
     get_collection_params,
@@ -139,6 +145,15 @@ class CandidateComposition(_BaseComposition):
                     dtype for dtype in dtypes[0] if all(dtype in others for others in dtypes)
                 ]
         return tags
+
+    def _validate_params(self):
+        if isinstance(self.candidates, Mapping):
+            raise InvalidParameterError(
+                f"The 'candidates' parameter of {type(self).__name__} must be a list of (name, "
+                f"transformer) tuples: pass list(candidates.items()). Got a dict of "
+                f"{len(self.candidates)} candidates instead."
+            )
+        super()._validate_params()
 
     def _active_candidates(self):
         return [

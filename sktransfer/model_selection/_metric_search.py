@@ -61,7 +61,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         nested as ``{"logme": {"tol": [1e-3, 1e-6]}}``. Values of one metric are combined with each
         other, not with those of other metrics. Of a list of dicts each adds its settings; an empty
         one stands for all metrics as they are. A metric that is not named is taken as it is.
-    reference : mapping, series, structured array or frame
+    reference : mapping, series, structured array, frame or ReferenceRanking
         The measured performance by name of the candidate; what
         :func:`~sktransfer.evaluation.rank_correlation` takes, with names.
     cv : int, splitter or iterable, default=None
@@ -85,7 +85,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         in `scoring`, else the first.
     k : int or dict of str to int, default=1
         How many candidates are chosen in "top_k", "regret" and "relative_top_k"; a dict such as
-        ``{"top_k": 3}`` says it for each.
+        ``{"top_k": 3}`` says it for each. These are undefined if fewer can be run.
     greater_is_better : bool, default=True
         Whether a larger reference is better; False for a loss.
     names : {"same", "common"}, default="same"
@@ -331,7 +331,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         )
         sizes = check_choice_sizes(self.k, len(reference.names), scorings)
         reference.require_defined(deciding, sizes[deciding])
-        for_metrics, for_resamples, for_references = random_generator(self.random_state).spawn(3)
+        for_metrics, *generators = random_generator(self.random_state).spawn(3)
         settings = metric_settings(metrics, self.param_grid, int(for_metrics.integers(2**32)))
         candidates = [pair for pair in candidates if pair[0] in reference.names]
         check_data(X, y, candidates, len(candidates) if self.error_score == "raise" else 2)
@@ -357,19 +357,19 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         # Features that are not finite are told of with the name of the candidate.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             selection.run()
-        self._compare(X, results, reference, scorings, deciding, for_resamples, for_references)
+        self._compare(X, results, reference, scorings, sizes, deciding, generators)
         self._remember_columns(X)
         for message, category in results.warnings_to_give():
             announce(message, category)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _compare(self, X, results, reference, scorings, deciding, for_resamples, for_references):
+    def _compare(self, X, results, reference, scorings, sizes, deciding, generators):
         """Compare all scores with the reference and store what is found."""
         if len(reference.names) - len(results.not_run) < 2:
             raise results.too_few_error(X)
-        reference = reference.without(results.not_run)
-        sizes = check_choice_sizes(self.k, len(reference.names), scorings)
+        for_resamples, for_references = generators
+        reference = reference.without(results.not_run, results.not_run_in_words())
         places = [results.candidates.index(name) for name in reference.names]
         scores = results.table[:, :, places]
         agreements = {

@@ -111,6 +111,8 @@ class Agreement:
             flips = (None, None if reference.greater_is_better else "loss")
             _, value, reason, sides = correlate(pair, self.scoring, flips, self.nan_policy)
             return value, reason, ~missing, sides
+        if self.k > len(scores):
+            return np.nan, f"only {len(scores)} candidates, fewer than k={self.k}", None, None
         value = CHOICES[self.scoring](
             dict(zip(reference.names, scores, strict=True)),
             dict(zip(reference.names, reference.values, strict=True)),

@@ -145,6 +145,19 @@ class SearchScores(SelectionResults):
             given.append((f"{message} ({about}{more})", category))
         return given
 
+    def not_run_in_words(self):
+        """Say which candidates could not be run, and why.
+
+        Returns
+        -------
+        text : str
+            A sentence after a space, or nothing.
+        """
+        if not self.not_run:
+            return ""
+        told = grouped_reasons(self.not_run, len(self.candidates))
+        return f" Left out, because they could not be run: {told}"
+
     def by_name(self):
         """Give all scores by the names of the candidates.
 
@@ -215,13 +228,18 @@ class SearchScores(SelectionResults):
         said = "; ".join(
             f"{joined(map(repr, metrics))}: {reason}" for reason, metrics in by_reason.items()
         )
-        raised = [error for errors in self.errors.values() for error in errors.values()]
+        raised = [
+            error
+            for errors in self.errors.values()
+            for (candidate, _), error in errors.items()
+            if candidate not in self._failed_runs
+        ]
         because = f" A score is missing because: {reason_of(raised[0])}" if raised else ""
         if raised and agreement.nan_policy == "propagate":
             because += " With nan_policy='omit' candidates without a score are left out."
         error = ValueError(
             f"No metric has a defined {agreement.scoring!r} with the reference. {said}."
-            f"{because}{oddity(X)}"
+            f"{because}{self.not_run_in_words()}{oddity(X)}"
         )
         error.__cause__ = raised[0] if raised else None
         return error

@@ -440,6 +440,29 @@ def test_error_score():
     assert ranking.reference()["too wide"] == -1.0
 
 
+def test_error_score_is_no_measurement():
+    calls = []
+
+    def picky(estimator, X, y):
+        calls.append(1)
+        if len(calls) == 2:  # the first call is the one before any work
+            raise RuntimeError("not this one")
+        return 0.5 + len(calls) / 100
+
+    with pytest.warns(CandidateFailedWarning, match="'net 0' has failed: RuntimeError: not this"):
+        ranking = ranked(candidates(0, 1), scoring=picky, error_score=0.0)
+    (failure,) = ranking.failures
+    assert (failure["candidate"], failure["seed"]) == ("net 0", 0)
+    table = ranking.ranking()
+    spread = np.std([v for (n, _, _), v in values(ranking).items() if n == "net 1"], ddof=1)
+    assert table["net 0"].tied_with_best is None and np.isnan(table["net 0"].sd)
+    assert table["net 1"].sd == pytest.approx(spread)
+    assert ranking.reference()["net 0"] == table["net 0"].mean < 0.5
+    negative = ranking.negative_transfer()
+    assert all(row.candidate != "net 0" for row in negative)
+    assert "of 1 candidates" in negative.title and "'net 0'" in negative.title
+
+
 class Stumbling(nn.Module):
     """Fails in training, and not when it is looked at."""
 
@@ -465,8 +488,12 @@ def test_a_failure_in_training():
 
 
 def test_all_failed():
-    with pytest.raises(ValueError, match=r"All candidates have failed\. 'a' and 'b': ValueError:"):
+    told = r"^All candidates have failed\. .* on 'X', of shape \(40, 6\)\. 'a' and 'b': ValueError:"
+    with pytest.raises(ValueError, match=told):
         ranked({"a": PCA(2), "b": PCA(2)})
+    too_few = X[TRAIN, :5], Y[TRAIN], X[TEST, :5], Y[TEST]
+    with pytest.raises(ValueError, match=r"on 'X', of shape \(40, 5\)\. 'net 0': .*input of shape"):
+        ranked(candidates(0), data=too_few)
     with pytest.raises(ValueError, match="All candidates have failed"):
         ranked({"stumbling": TorchBackbone(Stumbling())}, error_score=0.0)
 

@@ -40,6 +40,11 @@ def no_training(monkeypatch):
     [
         ([("lr", (1e-4, 1e-1))], TypeError, "'param_distributions' must be a dict of names"),
         ({}, ValueError, "'param_distributions' is empty"),
+        (
+            {"random_state": [0, 1]},
+            ValueError,
+            "names 'random_state', by which trials would differ",
+        ),
         ({"rate": (0, 1), "lr": (0, 1)}, ValueError, "names 'rate', and FineTuneClassifier has no"),
         ({"backbone__depth": (0, 1)}, ValueError, "names 'backbone__depth'.*backbone__layer, "),
         ({"lr": 1e-3}, TypeError, r"for 'lr' must be \(low, high\), .*; got 0.001"),
@@ -130,6 +135,13 @@ def test_data():
         search.fit(X[:2], [0, 1])
     with pytest.raises(ValueError, match="may shuffle and drop rows: pass its data set"):
         search.fit(DataLoader(TensorDataset(torch.rand(8, 1, 9, 9), torch.arange(8) % 2)))
+    vectors = TensorDataset(torch.as_tensor(X), torch.as_tensor(Y))
+    with pytest.raises(ValueError, match=r"^X is a data set \(TensorDataset\) of vectors, and da"):
+        search.fit(vectors)
+    with pytest.raises(
+        ValueError, match="^X_val is a data set .* images only; got .* Pass vectors as"
+    ):
+        search.fit(X, Y, X_val=vectors)
     with pytest.raises(ValueError, match="sample_weight must be 0 or between"):
         search.fit(X, Y, sample_weight=np.full(40, 1e200))
     invalid = FineTuneClassifier(TorchBackbone(nn.Linear), max_epochs=-1)

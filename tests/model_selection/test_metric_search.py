@@ -777,11 +777,47 @@ def test_too_few_candidates_with_scores():
     two = [*none[:4], *CANDIDATES[4:]]
     with pytest.warns(CandidateFailedWarning):
         assert search(two).fit(X, Y).cv_results_["n_candidates"].tolist() == [2, 2]
-    with pytest.raises(ValueError, match="'k' must be .* number of candidates, 2. Got 3"):
-        search(two, k=3).fit(X, Y)
     same = {**REFERENCE, "net4": 0.5, "net5": 0.5}
-    with pytest.raises(ValueError, match="Got 0.5 for all 2 of them"):
+    with pytest.raises(ValueError, match="Got 0.5 for all 2 of them.*'net3': 1000000000 rows are"):
         search(two, reference=same).fit(X, Y)
+
+
+def test_fewer_candidates_left_than_are_chosen():
+    given = [*CANDIDATES[:5], ("net5", Fails())]
+    choices = ["top_k", "regret", "relative_top_k"]
+    with pytest.warns(CandidateFailedWarning, match="'net5' could not be run"):
+        found = search(given, scoring=["kendall", *choices], k=6).fit(X, Y)
+    rest = {name: value for name, value in REFERENCE.items() if name != "net5"}
+    without = search(CANDIDATES[:5], reference=rest, scoring="kendall").fit(X, Y)
+    assert found.best_score_ == without.best_score_
+    assert found.best_pvalue_ == without.best_pvalue_
+    for name in choices:
+        assert np.isnan(found.cv_results_[f"mean_test_{name}"]).all()
+        reasons = set(found.cv_results_[f"reason_{name}"])
+        assert reasons == {"only 5 candidates, fewer than k=6"}
+        assert np.isnan(found.chance_[name])
+    words = r"defined 'top_k'.*only 5 candidates, fewer than k=6.* run: 'net5': 1000000000 rows"
+    for k in (6, {"top_k": 6}):
+        with pytest.raises(ValueError, match=words):
+            search(given, scoring=["kendall", "top_k"], refit="top_k", k=k).fit(X, Y)
+
+
+def test_candidates_in_a_dict():
+    words = r"must be a list of \(name, transformer\) tuples: pass list\(candidates.items\(\)\)"
+    with pytest.raises(ValueError, match=f"'candidates' parameter of MetricSearchCV {words}"):
+        search(dict(CANDIDATES)).fit(X, Y)
+    with pytest.raises(ValueError, match=f"'candidates' parameter of Transf.*Selector {words}"):
+        TransferabilitySelector(dict(CANDIDATES)).fit(X, Y)
+
+
+def test_a_reference_ranking_is_a_reference():
+    class Ranking:
+        def reference(self, measure=None):
+            return REFERENCE
+
+    pd.testing.assert_frame_equal(
+        table_of(search(reference=Ranking()).fit(X, Y)), table_of(search().fit(X, Y))
+    )
 
 
 def test_a_split_without_any_score_is_left_out():
