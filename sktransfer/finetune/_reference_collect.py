@@ -96,7 +96,7 @@ def _raise_if_all_failed(field, failures, rows):
     scratch = {subject.name for subject in field.subjects if subject.from_scratch}
     failed = [failure for failure in failures if failure["candidate"] not in scratch]
     if len(failed) == n_rows:
-        raise all_failed_error({failure["candidate"]: failure["reason"] for failure in failed})
+        raise all_failed_error((failure["candidate"], failure["reason"]) for failure in failed)
 
 
 def _in_words(failures, warned):

@@ -158,7 +158,7 @@ def describe_all(candidates, task, from_scratch):
         pretrained.append(subject)
     if data_faults and (task.raise_errors or len(data_faults) == len(candidates)):
         raise data_faults[0]
-    reasons = {name: failures[name] for name, _ in candidates if name in failures}
+    reasons = [(name, failures[name]) for name, _ in candidates if name in failures]
     if len(reasons) == len(candidates):
         X = task.data[0]
         rows = f"of shape {tuple(X.shape)}" if hasattr(X, "shape") else f"of {len(X)} rows"
@@ -171,8 +171,8 @@ def all_failed_error(reasons, about=""):
 
     Parameters
     ----------
-    reasons : dict of str to str
-        By name of the candidate.
+    reasons : iterable of (str, str)
+        Names of candidates and why they have failed, which may have several reasons.
     about : str, default=""
         A sentence on where they have failed, after a space.
 
@@ -182,8 +182,8 @@ def all_failed_error(reasons, about=""):
         With each reason once.
     """
     names_of = {}
-    for name, reason in reasons.items():
-        names_of.setdefault(reason, []).append(name)
+    for name, reason in reasons:
+        names_of.setdefault(reason, {})[name] = None
     told = "; ".join(f"{listed(names)}: {reason}" for reason, names in names_of.items())
     return ValueError(f"All candidates have failed.{about} {told}")
 
