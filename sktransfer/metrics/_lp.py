@@ -101,8 +101,8 @@ class LP(RowMetric):
     projection starts from the leading principal components in both (published code from
     discriminant components where there are more classes than `n_components`).
 
-    The cost is up to `max_iter` iterations of O(n² n_components) per fold, with several matrices of
-    n x n float64 in memory (0.8 GB each for 10,000 samples).
+    The cost is up to `max_iter` iterations of O(n² n_components) per fold, with one matrix of
+    n x n float64 and one of bool in memory (0.9 GB for 10,000 samples).
 
     References
     ----------

@@ -5,7 +5,7 @@ from scipy.optimize import minimize
 from sklearn.decomposition import PCA
 
 # Rows that are worked on at a time: few enough to stay in a processor's cache.
-_BLOCK = 64
+_BLOCK = 128
 _TOLERANCE = 1e-5
 # Weights below exp(-300) of the nearest neighbour's are nothing in any sum, and processors take
 # several times as long for numbers that underflow, or whose products do.
@@ -56,9 +56,9 @@ def neighbourhood_components(X, codes, n_components, *, max_iter, random_state):
 class _LossAndGradient:
     """Minus the expected number of samples whose random neighbour has their label.
 
-    Every iteration needs a dozen matrices of n x n. Their memory is taken once, and what can be
-    done row by row is done in blocks; the order of all sums is that of scikit-learn, so that the
-    numbers are the same to the last bit.
+    A plain evaluation makes a dozen matrices of n x n. Here there is one, whose memory is taken
+    once, and what can be done in blocks is; the order of all sums is that of scikit-learn, so that
+    the numbers are the same to the last bit.
 
     Parameters
     ----------
@@ -69,9 +69,8 @@ class _LossAndGradient:
     def __init__(self, X, codes):
         n_samples = len(X)
         self.X = X
-        self.same = (codes[:, None] == codes).astype(np.float64)
+        self.same = codes[:, None] == codes
         self.weights = np.empty((n_samples, n_samples))
-        self.symmetric = np.empty((n_samples, n_samples))
         self.shared = np.empty((min(_BLOCK, n_samples), n_samples))
         self.blocks = [
             slice(start, min(start + _BLOCK, n_samples)) for start in range(0, n_samples, _BLOCK)
@@ -97,16 +96,21 @@ class _LossAndGradient:
         squares = np.einsum("ij,ij->i", embedded, embedded)
         np.matmul(embedded, embedded.T, out=weights)
         right = np.concatenate([self._weigh(block, squares) for block in self.blocks])
-        for rows in self.blocks:
-            for columns in self.blocks:
-                np.add(
-                    weights[rows, columns],
-                    weights[columns, rows].T,
-                    out=self.symmetric[rows, columns],
-                )
-        np.fill_diagonal(self.symmetric, -weights.sum(axis=0))
-        gradient = 2 * embedded.T.dot(self.symmetric).dot(X)
+        columns = weights.sum(axis=0)
+        self._add_transposed()
+        np.fill_diagonal(weights, -columns)
+        gradient = 2 * embedded.T.dot(weights).dot(X)
         return -np.sum(right), -gradient.ravel()
+
+    def _add_transposed(self):
+        """Add the transposed weights to them, in place."""
+        for place, first in enumerate(self.blocks):
+            own = self.weights[first, first]
+            own += own.T.copy()
+            for second in self.blocks[place + 1 :]:
+                above, below = self.weights[first, second], self.weights[second, first]
+                above += below.T
+                below[...] = above.T
 
     def _weigh(self, block, squares):
         """Turn inner products of some rows into their weights in the gradient.

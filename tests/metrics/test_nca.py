@@ -26,8 +26,8 @@ def expected_right(X, codes, A):
     return total
 
 
-# 65 is one row more than a block has.
-@pytest.mark.parametrize("n_samples", [3, 20, 65])
+# A block has 128 rows.
+@pytest.mark.parametrize("n_samples", [3, 20, 129])
 def test_loss_is_its_definition_and_gradient_its_derivative(n_samples):
     X, codes = make_data(n_samples, 3)
     A = np.random.default_rng(0).normal(size=(2, 3))
@@ -42,7 +42,7 @@ def test_loss_is_its_definition_and_gradient_its_derivative(n_samples):
 
 
 @pytest.mark.parametrize(
-    ("n_samples", "n_features", "n_components"), [(30, 5, 5), (130, 12, 4), (20, 40, 10)]
+    ("n_samples", "n_features", "n_components"), [(30, 5, 5), (300, 12, 4), (20, 40, 10)]
 )
 def test_projection_is_scikit_learn_s(n_samples, n_features, n_components):
     X, codes = make_data(n_samples, n_features)
