@@ -18,7 +18,7 @@ from sktransfer.backbones._tensors import (
     row_numbers,
 )
 
-__all__ = ["DatasetImages", "check_dataset", "is_dataset"]
+__all__ = ["DatasetImages", "check_dataset", "is_dataset", "refuse_vectors"]
 
 # Where data sets of torch and torchvision keep their parts and transforms.
 _PARTS = ("dataset", "datasets", "transform", "transforms")
@@ -98,6 +98,33 @@ def check_dataset(dataset):
         raise ValueError(f"The data set {name} has no length: give it a method __len__.") from error
     if n == 0:
         raise ValueError(f"Found a data set with 0 sample(s) ({name}).")
+
+
+def refuse_vectors(dataset):
+    """Refuse data sets whose first item is a vector, or begins with one.
+
+    Parameters
+    ----------
+    dataset : object
+        Data for which ``is_dataset`` is true.
+
+    Raises
+    ------
+    ValueError
+        If it is one.
+    """
+    try:
+        item = dataset[0]
+    except Exception:  # what is wrong with it is told where it is read
+        return
+    item = item[0] if isinstance(item, (tuple, list)) and len(item) else item
+    shape = getattr(item, "shape", None)
+    if shape is not None and len(shape) == 1:
+        raise ValueError(
+            f"X is a data set ({type(dataset).__name__}) of vectors, and data sets are taken for "
+            f"images only; got a {type(item).__name__} of shape {tuple(shape)} in row 0. Pass "
+            "vectors as an array of shape (n_samples, n_features)."
+        )
 
 
 # So many rows are read three times, to see whether they stay the same.

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import validate_data
 
+from sktransfer.backbones._datasets import check_dataset, refuse_vectors
 from sktransfer.backbones._images import as_images, input_kind, refuse_hidden_paths
 from sktransfer.utils._sklearn import _check_feature_names
 from sktransfer.utils._target import refuse_masked
@@ -22,7 +23,8 @@ class _Vectors:
         return len(self._X)
 
     def batch(self, rows):
-        return torch.from_numpy(np.array(self._X[rows], dtype=np.float32))
+        # In one order in memory, by which sums in a network are rounded.
+        return torch.from_numpy(np.array(self._X[rows], dtype=np.float32, order="C"))
 
 
 class NetworkInput:
@@ -47,6 +49,9 @@ class NetworkInput:
             refuse_hidden_paths(X)
             batches = _Vectors(validate_data(self, X, reset=reset))
         else:
+            if kind == "dataset":  # before questions that are about images
+                check_dataset(X)
+                refuse_vectors(X)
             batches = as_images(X, self._make_preprocessing())
             if reset:
                 # What an earlier fit on vectors has left.

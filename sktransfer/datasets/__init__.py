@@ -8,7 +8,8 @@ from sktransfer.datasets._medmnist_files import find_medmnist_targets, load_medm
 from sktransfer.datasets._medmnist_reference import MedMNISTReference, load_medmnist_reference
 from sktransfer.datasets._npz import load_npz_target
 from sktransfer.datasets._tiny_benchmark import load_tiny_benchmark
-from sktransfer.datasets._tiny_benchmark_cells import CellAgreement, TinyBenchmark
+from sktransfer.datasets._tiny_benchmark_agreement import CellAgreement
+from sktransfer.datasets._tiny_benchmark_cells import TinyBenchmark
 from sktransfer.datasets._tiny_zoo import load_tiny_zoo
 from sktransfer.datasets._torch_dataset import load_torch_dataset
 

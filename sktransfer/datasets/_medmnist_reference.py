@@ -2,6 +2,7 @@
 
 import csv
 from importlib.resources import files
+from numbers import Real
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -115,7 +116,8 @@ class MedMNISTReference(Bunch):
                 )
         seeds = np.unique(data["seed"][data["train_subset"] == train_subset]).tolist()
         seeds = [None if known == _NO_SEED else known for known in seeds]
-        if seed not in seeds or isinstance(seed, bool):
+        is_one = seed is None or (isinstance(seed, Real) and not isinstance(seed, bool))
+        if not is_one or seed not in seeds:
             allowed_seeds = " or ".join(map(str, seeds))
             raise ValueError(
                 f"'seed' must be {allowed_seeds} for train_subset={train_subset!r}. "
@@ -180,7 +182,7 @@ def load_medmnist_reference(*, as_frame="auto"):
     >>> rank_correlation(accuracy, auroc)
     CorrelationResult(kendall=0.388, 0.95 interval (..., ...), pvalue=..., n=12)
     """
-    if not (isinstance(as_frame, bool) or as_frame == "auto"):
+    if not isinstance(as_frame, bool) and not (isinstance(as_frame, str) and as_frame == "auto"):
         raise ValueError(f"'as_frame' must be True, False or 'auto'. Got {as_frame!r} instead.")
     path = files("sktransfer.datasets") / "data" / "medmnist_reference.csv"
     with path.open(encoding="utf-8", newline="") as file:

@@ -1,47 +1,14 @@
 """Looking up cells of the tiny benchmark, and judging scores by them."""
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..evaluation import rank_correlation, selection_regret
+from ._tiny_benchmark_agreement import compare_by_seed, read_by_seed
 from ._tiny_benchmark_rows import draw_rows
 
-__all__ = ["CellAgreement", "TinyBenchmark"]
-
-
-@dataclass(frozen=True)
-class CellAgreement:
-    """How well scores foretell what fine-tuning gives, as returned by :class:`TinyBenchmark`.
-
-    The scores that belong to one seed are compared with the mean reference of the other seeds.
-
-    Parameters
-    ----------
-    kendall, weighted_kendall : float
-        Rank correlation, averaged over seeds.
-    regret : float
-        What is lost, in units of the measure, by taking the candidate with the highest score,
-        averaged over seeds.
-    kendall_by_seed, weighted_kendall_by_seed, regret_by_seed : dict of int to float
-        The same for each seed.
-
-    Examples
-    --------
-    >>> from sktransfer.datasets import load_tiny_benchmark
-    >>> ceiling = load_tiny_benchmark().ceiling("digits", train_size=50)
-    >>> sorted(ceiling.kendall_by_seed)
-    [0, 1, 2, 3, 4]
-    """
-
-    kendall: float
-    weighted_kendall: float
-    regret: float
-    kendall_by_seed: dict
-    weighted_kendall_by_seed: dict
-    regret_by_seed: dict
+__all__ = ["TinyBenchmark"]
 
 
 class TinyBenchmark(Bunch):
@@ -240,7 +207,8 @@ class TinyBenchmark(Bunch):
         ----------
         scores : str, dict of int to dict of str to float, or dict of str to float
             One of ``metrics``; or for each of ``seeds`` the scores by candidate, higher is better;
-            or one number per candidate, whatever the seed.
+            or one number per candidate, whatever the seed. In place of a dict by candidate all
+            that has names for :func:`~sktransfer.evaluation.rank_correlation`, as a series.
         target : str
             One of ``targets``.
         measure : {"accuracy", "roc_auc_ovr", "neg_log_loss"}, default="accuracy"
@@ -251,17 +219,18 @@ class TinyBenchmark(Bunch):
         Returns
         -------
         agreement : CellAgreement
-            Rank correlations and regret, on average and for each seed. NaN where they are
-            undefined, as for candidates without a score.
+            Rank correlations and regret, on average and for each seed. NaN with the reason where
+            they are undefined, as for candidates without a score.
 
         Raises
         ------
         ValueError
-            If there is no such cell or metric, or the scores are not those of its candidates.
+            If there is no such cell or metric, a seed is missing or does not exist, or the scores
+            are not those of the candidates for the target.
 
         See Also
         --------
-        sktransfer.evaluation.rank_correlation : For intervals, and reasons of a NaN.
+        sktransfer.evaluation.rank_correlation : For intervals.
 
         Examples
         --------
@@ -276,26 +245,14 @@ class TinyBenchmark(Bunch):
         cell = {"train_size": train_size}
         self._measured(target, measure, train_size, None, None)
         if isinstance(scores, str):
+            self._one_of("scores", scores, self.metrics)
             scores = {seed: self.scores(scores, target, **cell, seed=seed) for seed in self.seeds}
-        elif not isinstance(scores, Mapping):
-            raise ValueError(
-                "'scores' must be the name of a metric, or a mapping by seed or by candidate. Got "
-                f"{type(scores).__name__} instead."
-            )
-        elif set(scores) != set(self.seeds):
-            scores = dict.fromkeys(self.seeds, scores)
-        found = {"kendall": {}, "weighted_kendall": {}, "regret": {}}
-        for seed in self.seeds:
-            others = self.reference(target, measure, **cell, without_seed=seed)
-            for method in ("kendall", "weighted_kendall"):
-                result = rank_correlation(
-                    scores[seed], others, method, n_resamples=0, n_permutations=0
-                )
-                found[method][seed] = result.statistic
-            found["regret"][seed] = selection_regret(scores[seed], others).statistic
-        means = {name: float(np.mean(list(values.values()))) for name, values in found.items()}
-        by_seed = {f"{name}_by_seed": values for name, values in found.items()}
-        return CellAgreement(**means, **by_seed)
+        else:
+            scores = read_by_seed(scores, self.seeds, target, self._candidates[target])
+        references = {
+            seed: self.reference(target, measure, **cell, without_seed=seed) for seed in self.seeds
+        }
+        return compare_by_seed(scores, references)
 
     def ceiling(self, target, measure="accuracy", *, train_size):
         """Compute how well one real fine-tuning of every candidate foretells the other seeds.

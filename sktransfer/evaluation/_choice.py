@@ -5,6 +5,7 @@ import numbers
 
 import numpy as np
 
+from ._coefficients import dense_ranks
 from ._correlation import NAN_POLICIES, absence, check_option, orient, orientation
 from ._pairing import pair_scores
 from ._top import top
@@ -116,7 +117,8 @@ def selection_regret(
     names : {"same", "common"}, default="same"
         Whether a candidate that occurs on one side only is an error, or is left out.
     nan_policy : {"propagate", "omit", "raise"}, default="propagate"
-        For candidates without a reference: NaN with the reason, leave them out, or an error.
+        For candidates without a reference: NaN with the reason, leave them out, or an error. A
+        candidate without a score is an error with "raise" only.
 
     Returns
     -------
@@ -128,8 +130,8 @@ def selection_regret(
     Raises
     ------
     ValueError
-        If `k` is not between 1 and the number of candidates, the two sides cannot be paired, or a
-        parameter is not one of its values.
+        If `k` is not between 1 and the number of candidates, the two sides cannot be paired, a
+        parameter is not one of its values, or a number is missing and ``nan_policy="raise"``.
 
     See Also
     --------
@@ -171,7 +173,7 @@ def relative_top_k(
     scores : mapping, series, structured array or array-like of shape (n_candidates,)
         Scores by candidate, higher is better. A candidate without a score is never chosen.
     reference : mapping, series, structured array or array-like of shape (n_candidates,)
-        Measured performance by candidate, a positive quantity such as an accuracy.
+        Measured performance by candidate, a quantity that is not negative, such as an accuracy.
     k : int, default=1
         How many are chosen, at most as many as there are candidates.
     greater_is_better : bool, default=True
@@ -184,13 +186,14 @@ def relative_top_k(
     names : {"same", "common"}, default="same"
         Whether a candidate that occurs on one side only is an error, or is left out.
     nan_policy : {"propagate", "omit", "raise"}, default="propagate"
-        For candidates without a reference: NaN with the reason, leave them out, or an error.
+        For candidates without a reference: NaN with the reason, leave them out, or an error. A
+        candidate without a score is an error with "raise" only.
 
     Returns
     -------
     ratio : ChoiceScore
-        A float in (0, 1], 1 if the best is among the chosen; NaN with the reason as for
-        :func:`selection_regret`, and where a reference is not positive.
+        A float in [0, 1], 1 if the best is among the chosen; NaN with the reason as for
+        :func:`selection_regret`, and where a reference is negative, or a loss 0.
 
     Raises
     ------
@@ -263,7 +266,8 @@ def top_k_recall(
     names : {"same", "common"}, default="same"
         Whether a candidate that occurs on one side only is an error, or is left out.
     nan_policy : {"propagate", "omit", "raise"}, default="propagate"
-        For candidates without a reference: NaN with the reason, leave them out, or an error.
+        For candidates without a reference: NaN with the reason, leave them out, or an error. A
+        candidate without a score is an error with "raise" only.
 
     Returns
     -------
@@ -317,20 +321,19 @@ def _choose(
     orient(pair, flips)
     _check_k("k", k, len(pair.x))
     _check_k("n_best", k if n_best is None else n_best, len(pair.x))
-    if pair.y_missing.any() and nan_policy == "raise":
-        raise ValueError(f"There is {_unknown(pair)}; nan_policy='raise' forbids it.")
+    if pair.missing.any() and nan_policy == "raise":
+        raise ValueError(f"There is {absence(pair)}; nan_policy='raise' forbids it.")
     if pair.y_missing.any() and nan_policy == "omit":
         pair = pair.select(~pair.y_missing)
         _check_k("k", k, len(pair.x))
         _check_k("n_best", k if n_best is None else n_best, len(pair.x))
     known = {"k": int(k), "n": len(pair.x), "left_out": pair.left_out}
-    reason = _no_choice(pair, k, ratios, compare)
+    reason = _no_choice(pair, k, ratios, greater_is_better, compare)
     if reason:
         return ChoiceScore(math.nan, reason=reason, **known)
-    score, value = (
-        -_wide(side) if flip else _wide(side)
-        for side, flip in zip((pair.x, pair.y), flips, strict=True)
-    )
+    score = dense_ranks(pair.x)
+    value = dense_ranks(pair.y) if compare is None else pair.y.astype(float)
+    score, value = (-v if flip else v for v, flip in zip((score, value), flips, strict=True))
     certain, tied = top(score, ~pair.x_missing, k)
     everyone = np.ones(len(score), dtype=bool)
     if compare is None:
@@ -362,7 +365,7 @@ def _unknown(pair):
     return absence(pair).split("; ")[-1]
 
 
-def _no_choice(pair, k, ratios, compare):
+def _no_choice(pair, k, ratios, greater_is_better, compare):
     """Say why there is nothing to choose, or nothing to compare."""
     if pair.y_missing.any():
         return _unknown(pair)
@@ -376,16 +379,17 @@ def _no_choice(pair, k, ratios, compare):
     tied = [side for side, values in sides if len(values) > 1 and not (values != values[0]).any()]
     if tied:
         return f"all candidates tied in {' and '.join(tied)}"
-    if ratios and not (pair.y > 0).all():
-        return "a ratio needs positive reference values"
+    if ratios and not (pair.y >= 0 if greater_is_better else pair.y > 0).all():
+        kind = "reference values of 0 or more" if greater_is_better else "positive losses"
+        return f"a ratio needs {kind}"
     if compare is not None and np.isinf(pair.y).any():
         return "infinite reference values cannot be compared"
+    if compare is not None and not ratios:
+        with np.errstate(over="ignore"):
+            spread = pair.y.astype(float).max() - pair.y.astype(float).min()
+        if np.isinf(spread):
+            return "reference values differ by more than a float can hold"
     return None
-
-
-def _wide(values):
-    """Numbers of a type that can be negated and subtracted."""
-    return values if values.dtype.kind == "f" else values.astype(float)
 
 
 def _in_order(labels, score, members):

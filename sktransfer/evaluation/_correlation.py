@@ -114,10 +114,13 @@ def rank_correlation(
 
     Parameters
     ----------
-    scores, reference : mapping, series, structured array or array-like of shape (n_candidates,)
-        Numbers by candidate: a mapping from name to number; a pandas series or a frame of one
-        column, named by its index; a structured array with a field per candidate, or with a
-        field of names and one of numbers; a frame of another library with such two columns. They
+    scores, reference : mapping, series, structured array, array-like of shape (n_candidates,) \
+            or ReferenceRanking
+        Numbers by candidate: a mapping from name to number, or what has a method ``reference``
+        that gives one, such as a :class:`~sktransfer.finetune.ReferenceRanking` (means over seeds
+        of its first measure); a pandas series or a frame of one column, named by its index; a
+        structured array with a field per candidate, or with a field of names and one of
+        numbers; a frame of another library with such two columns. They
         are paired by name. Arrays, lists and polars series have no names: two of those are paired
         by position, and one of them with anything named is an error, unless the names are just
         the default index of a pandas series. Infinite values are ordered like any other;
@@ -146,7 +149,8 @@ def rank_correlation(
     level : float, default=0.95
         Of the interval.
     n_resamples : int, default=5000
-        Bootstrap resamples behind the interval; with 0 the interval is NaN.
+        Bootstrap resamples behind the interval, at least ``2 / (1 - level)``; with 0 the interval
+        is NaN.
     n_permutations : int, default=9999
         Pairings behind the p-value. All of them are gone through if there are no more than these,
         which is up to 7 candidates by default; otherwise so many are drawn. With 0 the p-value is
@@ -167,7 +171,7 @@ def rank_correlation(
     ------
     ValueError
         If the two sides cannot be paired, a name occurs twice, a value is no number, ranks are
-        below 1, or a parameter is not one of its values.
+        below 1, a parameter is not one of its values, or there are too few resamples for `level`.
 
     See Also
     --------
@@ -363,9 +367,19 @@ def correlate(pair, method, flips, nan_policy, called=CALLED, absent=ABSENT):
             labels = [name for name, is_so in zip(pair.labels, infinite, strict=True) if is_so]
             reason = f"infinite values have no Pearson correlation ({listed(labels)})"
             return pair, np.nan, reason, None
-        values = (pair.x.astype(float), pair.y.astype(float))
+        values = (_as_floats(pair.x), _as_floats(pair.y))
         sides = tuple(-v if flip else v for v, flip in zip(values, flips, strict=True))
-    return pair, float(coefficient(method, *sides)[0]), None, sides
+    # The same to the last digit in whatever order the candidates came.
+    order = np.lexsort(sides)
+    return pair, float(coefficient(method, *(s[order] for s in sides))[0]), None, sides
+
+
+def _as_floats(values):
+    """Convert numbers so that whole ones too large for floats still differ."""
+    if values.dtype.kind not in "iu":
+        return values.astype(float)
+    lowest = int(values.min())
+    return np.array([int(value) - lowest for value in values], dtype=float)
 
 
 def absence(pair, absent=ABSENT):

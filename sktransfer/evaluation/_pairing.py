@@ -1,5 +1,6 @@
 """Reading scores with or without candidate names, and pairing two sets of them by name."""
 
+import inspect
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ def read_scores(data, argument):
 
     Parameters
     ----------
-    data : mapping, series, structured array, frame of one column or array-like
+    data : mapping, series, structured array, frame of one column, array-like or reference ranking
         The numbers; see :func:`rank_correlation`.
     argument : str
         What the parameter is called.
@@ -120,6 +121,8 @@ def read_scores(data, argument):
     scores : Scores
         As read.
     """
+    if callable(getattr(type(data), "reference", None)):
+        data = _mapping_of(data, argument)
     if isinstance(data, Mapping):
         return _named(list(data.values()), list(data), argument)
     refuse_lazy(data, argument)
@@ -131,6 +134,25 @@ def read_scores(data, argument):
         return _read_structured(np.asarray(data), argument)
     values, missing = read_numbers(data, argument)
     return Scores(values, missing)
+
+
+def _mapping_of(ranking, argument):
+    """Ask a reference ranking for its numbers, which need not be made here."""
+    kind = type(ranking).__name__
+    try:
+        inspect.signature(ranking.reference).bind()
+    except TypeError:
+        raise ValueError(
+            f"'{argument}' must hold one number per candidate. Got a {kind}, which holds several: "
+            "choose some of them by its method 'reference'."
+        ) from None
+    numbers_by_name = ranking.reference()
+    if not isinstance(numbers_by_name, Mapping):
+        raise ValueError(
+            f"'{argument}' must hold one number per candidate. Got a {kind}, whose method "
+            f"'reference' gives a {type(numbers_by_name).__name__} and no mapping."
+        )
+    return numbers_by_name
 
 
 def refuse_lazy(data, argument):
@@ -267,6 +289,11 @@ def read_numbers(values, argument, names=None):
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
         array = np.empty((0, 0))
+    except (TypeError, RuntimeError) as error:  # tensors on a GPU, or with gradients
+        raise ValueError(
+            f"'{argument}' must hold numbers that NumPy can read. "
+            f"Got a {type(values).__name__}, which it can't ({error})."
+        ) from error
     if array.ndim != 1:
         raise ValueError(
             f"'{argument}' must hold one number per candidate. "

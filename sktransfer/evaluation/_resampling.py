@@ -25,21 +25,30 @@ FEWEST_CANDIDATES = 5  # with fewer, not even perfect agreement rules anything o
 _ROUNDING = 1e-9
 
 
-def check_resampling(level, **counts):
+def check_resampling(level, n_resamples, n_permutations=0):
     """Check the level of an interval and numbers of resamples.
 
     Parameters
     ----------
     level : float
         Level of the interval.
-    **counts : int
-        Numbers of resamples by name of the parameter.
+    n_resamples : int
+        Resamples behind it. Of fewer than 2 / (1 - level), none is expected beyond a limit, and
+        the interval would look more certain than its level.
+    n_permutations : int, default=0
+        Random pairings behind a p-value.
     """
     if not (isinstance(level, numbers.Real) and 0 < level < 1):
         raise ValueError(f"'level' must be between 0 and 1. Got {level!r} instead.")
-    for name, count in counts.items():
+    for name, count in (("n_resamples", n_resamples), ("n_permutations", n_permutations)):
         if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 0:
             raise ValueError(f"'{name}' must be a whole number, 0 or more. Got {count!r} instead.")
+    fewest = math.ceil(2 / (1 - level) - 1e-6)  # 2 / (1 - 0.9) is a little more than 20
+    if 0 < n_resamples < fewest:
+        raise ValueError(
+            f"'n_resamples' must be at least {fewest} for level={level:g}, or 0 for no interval. "
+            f"Got {n_resamples!r} instead."
+        )
 
 
 def random_generator(random_state):

@@ -123,7 +123,8 @@ def stability_intra(
     level : float, default=0.95
         Of the interval.
     n_resamples : int, default=1000
-        Bootstrap resamples of the candidates behind the interval; with 0 it is NaN.
+        Bootstrap resamples of the candidates behind the interval, at least ``2 / (1 - level)``;
+        with 0 it is NaN.
     random_state : int, Generator, RandomState or None, default=0
         Seed of the interval.
 
@@ -216,7 +217,8 @@ def stability_ref(
     level : float, default=0.95
         Of the interval.
     n_resamples : int, default=1000
-        Bootstrap resamples of the candidates behind the interval; with 0 it is NaN.
+        Bootstrap resamples of the candidates behind the interval, at least ``2 / (1 - level)``;
+        with 0 it is NaN.
     random_state : int, Generator, RandomState or None, default=0
         Seed of the interval.
 
@@ -299,7 +301,8 @@ def stability_inter(
     level : float, default=0.95
         Of the interval.
     n_resamples : int, default=1000
-        Bootstrap resamples of the candidates behind the interval; with 0 it is NaN.
+        Bootstrap resamples of the candidates behind the interval, at least ``2 / (1 - level)``;
+        with 0 it is NaN.
     random_state : int, Generator, RandomState or None, default=0
         Seed of the interval.
 

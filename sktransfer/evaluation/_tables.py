@@ -74,9 +74,16 @@ def read_table(data, argument):
             raise ValueError(
                 f"'{argument}' must be of shape (n_repeats, n_candidates). Got a series instead."
             )
-        columns = [data.iloc[:, [place]].reset_index(drop=True) for place in range(data.shape[1])]
         repeats = None if is_default(data.index) else tuple(data.index)
         positional = is_default(data.columns)
+        if data.shape[1] and (data.dtypes == np.float64).all():
+            # What a study asks for thousands of times: no need to look at each column.
+            values = np.array(data)
+            names = clean_names(data.columns, argument)
+            labels = tuple(range(len(values))) if repeats is None else repeats
+            named = repeats is not None
+            return Table(values, np.isnan(values), names, positional, labels, named)
+        columns = [data.iloc[:, [place]].reset_index(drop=True) for place in range(data.shape[1])]
         return _table_of_columns(columns, data.columns, argument, positional, repeats)
     if hasattr(data, "columns"):  # a frame without an index
         return _table_of_columns([data[name] for name in data.columns], data.columns, argument)

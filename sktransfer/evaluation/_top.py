@@ -40,7 +40,7 @@ def choice_of_permutations(choice, score, value, k, permutations):
     score : ndarray of float64 of shape (n_candidates,)
         Scores, higher is better; NaN for a candidate that is never chosen. At least `k` numbers.
     value : ndarray of float64 of shape (n_candidates,)
-        Reference values, higher is better; finite, and not 0 for a ratio. Losses are negative.
+        Reference values, higher is better; finite. Losses are negative, and for a ratio not 0.
     k : int
         How many are chosen.
     permutations : ndarray of int of shape (n_permutations, n_candidates)

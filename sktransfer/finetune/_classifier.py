@@ -9,7 +9,7 @@ from torch import from_numpy, nn
 from sktransfer.finetune._estimator import FineTuneEstimator
 from sktransfer.finetune._net import ClassifierNet
 from sktransfer.utils._sklearn import StrOptions, _fit_context
-from sktransfer.utils._target import Target, encode_target
+from sktransfer.utils._target import Target, encode_target, kind_of_labels
 
 __all__ = ["FineTuneClassifier"]
 
@@ -234,6 +234,12 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
     def _known_target(self, y):
         """Give the target in terms of the classes that are known already."""
         target = self._encode(y)
+        kinds = [kind_of_labels(classes) for classes in (target.classes, self.classes_)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"y has labels that are {kinds[0]}, and the classes of {type(self).__name__} are "
+                f"{kinds[1]}; none could be the same."
+            )
         unknown = np.setdiff1d(target.classes, self.classes_)
         if len(unknown):
             raise ValueError(
@@ -281,7 +287,7 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
 
     # -- public ----------------------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=False)  # the backbone is the user's
     def fit(self, X, y=None, sample_weight=None, *, X_val=None, y_val=None):
         """Train on a target, from the pretrained weights on.
 
@@ -318,7 +324,7 @@ class FineTuneClassifier(ClassifierMixin, FineTuneEstimator):
         """
         return self._fit(X, y, sample_weight, X_val, y_val)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=False)  # the backbone is the user's
     def partial_fit(self, X, y=None, classes=None, sample_weight=None, *, n_epochs=1):
         """Train for some more epochs.
 

@@ -19,6 +19,8 @@ from sktransfer.backbones._scratch import start_from_scratch
 from sktransfer.datasets import load_torch_dataset
 from sktransfer.exceptions import NotConvergedWarning, NoValidationPartWarning
 from sktransfer.finetune._callbacks import KeepBest, LearningRates, Report, Stages
+from sktransfer.finetune._fit_data import checked_fit
+from sktransfer.finetune._inputs import named
 from sktransfer.finetune._module import FineTuneModule
 from sktransfer.finetune._net import derived_seed
 from sktransfer.finetune._network import undisturbed
@@ -254,19 +256,12 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         return self
 
     def _fit_anew(self, X, y, sample_weight, X_val, y_val, report):
-        X, y = self._checked_pair(X, y, reset=True)
-        target = self._encode(y)
-        rows, target, weights = check_weights(sample_weight, np.arange(len(y)), target)
-        self._learn_target(target, y)
-        given = X_val is not None
-        if y_val is not None and not given:
-            raise ValueError("'y_val' is given and 'X_val' is not; they belong together.")
-        if given:
-            X_val, y_val = self._checked_pair(X_val, y_val, reset=False)
-            held_target = self._known_target(y_val)
+        data = checked_fit(self, X, y, sample_weight, X_val, y_val)
+        rows, target, weights = data.rows, data.target, data.weights
+        given = data.X_val is not None
         stops = given if isinstance(self.early_stopping, str) else self.early_stopping
-        self._begin(X, restore_best=stops)
-        source = self._read(X)
+        self._begin(data.X, restore_best=stops)
+        source = self._read(data.X)
         training, held = np.arange(len(rows)), []
         if stops and not given:
             held = self._held_out(target)
@@ -276,8 +271,10 @@ class FineTuneEstimator(CallbackSupportMixin, BaseEstimator):
         training = self._labelled(source, rows[training], take(target, training), part)
         validation = None
         if given:
-            numbers = np.arange(held_target.n_samples)
-            validation = self._labelled(self._read(X_val), numbers, held_target)
+            numbers = np.arange(data.held_target.n_samples)
+            with named("X_val"):
+                held_source = self._read(data.X_val)
+            validation = self._labelled(held_source, numbers, data.held_target)
         elif len(held):
             part = None if weights is None else weights[held]
             validation = self._labelled(source, rows[held], take(target, held), part)

@@ -1,51 +1,53 @@
 """Fine-tune all candidates on a target: the reference that rankings by metrics are judged by."""
 
 import os
-from collections.abc import Mapping
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length
 
-from sktransfer.backbones._datasets import is_dataset
-from sktransfer.datasets import load_torch_dataset
-from sktransfer.finetune._classifier import FineTuneClassifier
-from sktransfer.finetune._estimator import FineTuneEstimator
 from sktransfer.finetune._net import derived_seed
+from sktransfer.finetune._reference_checks import (
+    checked_candidates,
+    checked_estimator,
+    checked_target,
+    checked_training,
+)
 from sktransfer.finetune._reference_collect import collect
 from sktransfer.finetune._reference_predictions import Predictions
 from sktransfer.finetune._reference_protocol import make_protocol
 from sktransfer.finetune._reference_run import run_units
 from sktransfer.finetune._reference_store import UnitStore
-from sktransfer.finetune._reference_subjects import SCRATCH, describe_all
+from sktransfer.finetune._reference_subjects import describe_all
 from sktransfer.finetune._reference_task import Task, Unit, inner_estimator, objective_of
-from sktransfer.finetune._regressor import FineTuneRegressor
 from sktransfer.metrics._statistics import drawn_seed
-from sktransfer.utils._measures import get_measures
-from sktransfer.utils._sklearn import Interval, StrOptions, validate_params
-from sktransfer.utils._target import as_target_array, encode_target
+from sktransfer.utils._measures import default_scoring, get_measures
+from sktransfer.utils._sklearn import (
+    N_JOBS,
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 
 __all__ = ["reference_ranking"]
 
 _NAME = "reference_ranking"
 
 
-@validate_params(
-    {
-        "scoring": [str, list, tuple, dict, callable],
-        "n_seeds": [Interval(Integral, 1, None, closed="left")],
-        "from_scratch": ["boolean"],
-        "out": [str, os.PathLike, None],
-        "random_state": ["random_state"],
-        "retry_failed": ["boolean"],
-        "energy": ["boolean", StrOptions({"auto", "codecarbon", "carbontracker"})],
-        "n_threads": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
-        "error_score": [StrOptions({"raise"}), Real],
-        "verbose": ["verbose"],
-    },
-    prefer_skip_nested_validation=True,
-)
+_CONSTRAINTS = {
+    "scoring": [str, list, tuple, dict, callable, None],
+    "n_seeds": [Interval(Integral, 1, None, closed="left")],
+    "from_scratch": ["boolean"],
+    "out": [str, os.PathLike, None],
+    "random_state": ["random_state"],
+    "retry_failed": ["boolean"],
+    "energy": ["boolean", StrOptions({"auto", "codecarbon", "carbontracker"})],
+    "n_threads": [Interval(Integral, 1, None, closed="left")],
+    "n_jobs": N_JOBS,
+    "error_score": [StrOptions({"raise"}), Real],
+    "verbose": ["verbose"],
+}
+
+
 def reference_ranking(
     candidates,
     X,
@@ -53,7 +55,7 @@ def reference_ranking(
     X_test,
     y_test=None,
     *,
-    scoring=("accuracy", "roc_auc_ovr"),
+    scoring=None,
     n_seeds=3,
     from_scratch=True,
     estimator=None,
@@ -91,11 +93,12 @@ def reference_ranking(
     y_test : array-like of shape (n_test,) or (n_test, n_outputs), default=None
         Their target. Labels that ``y`` lacks are allowed, and predicted wrongly. It may be left
         out as ``y`` may.
-    scoring : str, callable, list of str or dict, default=("accuracy", "roc_auc_ovr")
+    scoring : str, callable, list of str, dict or None, default=None
         Measures, greater is better: "accuracy", "balanced_accuracy", "roc_auc_ovr" (mean over the
-        classes in ``y_test``), "neg_log_loss", any name of scikit-learn ("r2" for values), or a
-        dict of names to such names or to scorers. A scorer is given an estimator that knows the
-        predictions for the test data (``predict``; ``predict_proba`` and ``classes_`` of
+        classes in ``y_test``), "neg_log_loss", any name of scikit-learn, or a dict of names to
+        such names or to scorers. None is ``["accuracy", "roc_auc_ovr"]`` for classes and
+        ``["r2", "neg_mean_squared_error"]`` for values. A scorer is given an estimator that knows
+        the predictions for the test data (``predict``; ``predict_proba`` and ``classes_`` of
         classifiers), and nothing else.
     n_seeds : int, default=3
         How many times each network is trained.
@@ -104,7 +107,10 @@ def reference_ranking(
     estimator : FineTuneClassifier, FineTuneRegressor or FineTuneSearchCV, default=None
         What trains; its ``backbone`` and ``random_state`` are replaced. None is a
         :class:`FineTuneClassifier`, or a :class:`FineTuneRegressor` for real values, with its
-        defaults. A search is made for each candidate, seed and measure anew.
+        defaults. A search is made for each candidate, seed and measure anew; its ``scoring`` and
+        ``refit`` are replaced too, and its ``storage`` if there is ``out``. Its
+        ``param_distributions`` must not hold what is set here: ``backbone``, ``from_scratch``,
+        ``random_state`` and ``device``.
     out : str or path, default=None
         Folder in which every training is kept when it is done. The same call goes on where it was
         killed, and more candidates, seeds and measures are added without doing anything twice.
@@ -126,7 +132,8 @@ def reference_ranking(
         How many trainings run at a time, each in a process of its own; as in scikit-learn. On a
         GPU they run one after the other.
     error_score : "raise" or number, default=nan
-        Value for a candidate that fails, or whether its error is raised.
+        Value for a candidate that fails, or whether its error is raised. It is used for means, and
+        not for spread, ties and gains.
     verbose : int, default=0
         Whether a line is printed for each training that is done.
 
@@ -163,7 +170,8 @@ def reference_ranking(
 
     Candidates have one architecture if the same layers are built and one seed gives the same random
     weights; their classifier layers do not count. From scratch, the whole network is trained also
-    if the estimator trains the head only or in stages, with all other parameters alike, and images
+    if the estimator trains the head only or in stages, or a search has a choice of ``train``; all
+    other parameters are alike, and images
     are normalised by the mean and the standard deviation of the training images.
 
     Training draws from torch's generator, which only one thread of a process can have, so threads
@@ -189,14 +197,20 @@ def reference_ranking(
     >>> accuracy["mnist_half"] > accuracy["shapes_half"]
     True
     """
-    candidates = _checked_candidates(candidates)
-    y = _checked_target(X, y, "y")
-    y_test = _checked_target(X_test, y_test, "y_test")
-    estimator = _checked_estimator(estimator, y)
-    inner = inner_estimator(estimator)
+    validate_parameter_constraints(_CONSTRAINTS, locals(), _NAME)
+    candidates = checked_candidates(candidates)
+    y = checked_target(X, y, "X", "y")
+    y_test = checked_target(X_test, y_test, "X_test", "y_test")
+    if X_val is not None:
+        y_val = checked_target(X_val, y_val, "X_val", "y_val")
+    estimator = checked_estimator(estimator, y, _NAME)
+    if scoring is None:
+        scoring = default_scoring(inner_estimator(estimator))
     measures = get_measures(scoring)
-    classes, y_val = _check_training_data(inner, candidates[0][1], y, X_val, y_val)
-    predictions = Predictions(X_test, y_test, classes, measures, type(inner).__name__)
+    data = X, y, X_test, X_val, y_val
+    estimator, probe = checked_training(estimator, candidates, data, y_test, measures)
+    classes = getattr(probe, "classes_", None)
+    predictions = Predictions(X_test, y_test, classes, measures, type(probe).__name__)
     predictions.check(y)
 
     store = None if out is None else UnitStore(out)
@@ -205,7 +219,7 @@ def reference_ranking(
     random_state = drawn_seed(random_state)
     task = Task(
         estimator=estimator,
-        data=(X, y, X_test, X_val, y_val),
+        data=data,
         n_threads=n_threads,
         energy="auto" if energy is True else energy,
         raise_errors=error_score == "raise",
@@ -237,99 +251,3 @@ def reference_ranking(
     protocol.update(seeds=seeds, measures=list(measures))
     protocol["data"].update(n_samples=len(y), n_test=len(y_test))
     return collect(field, done, list(measures), protocol, objectives, error_score)
-
-
-def _checked_candidates(candidates):
-    pairs = candidates.items() if isinstance(candidates, Mapping) else candidates
-    if isinstance(pairs, str) or not hasattr(pairs, "__iter__"):
-        pairs = ()
-    pairs = list(pairs)
-    if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
-        raise ValueError(
-            "'candidates' must be a non-empty list of (name, backbone) tuples, or a dict. "
-            f"Got {candidates!r} instead."
-        )
-    seen = set()
-    for name, backbone in pairs:
-        if not isinstance(name, str) or not name or name.startswith(SCRATCH):
-            raise ValueError(
-                "The names in 'candidates' must be strings that are not empty and do not begin "
-                f"with {SCRATCH!r}. Got {name!r} instead."
-            )
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"The names in 'candidates' must be texts that can be written: {name!r} cannot "
-                f"({error.reason})."
-            ) from error
-        if name in seen:
-            raise ValueError(f"The names in 'candidates' must be unique. Got {name!r} twice.")
-        seen.add(name)
-        if isinstance(backbone, type) or not all(
-            hasattr(backbone, method) for method in ("fit", "transform", "get_params")
-        ):
-            raise TypeError(
-                f"Candidate {name!r} must be a backbone or another transformer. "
-                f"Got {backbone!r} instead."
-            )
-    return [tuple(pair) for pair in pairs]
-
-
-def _checked_target(X, y, name):
-    if y is None and is_dataset(X):
-        y = load_torch_dataset(X).y
-    if y is None:
-        raise ValueError(
-            f"'{name}' is needed: only torch data sets have a target of their own. Got None."
-        )
-    y = np.asarray(as_target_array(y))
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    data = name.replace("y", "X")
-    is_missing = np.array([value is None or value != value for value in y.ravel().tolist()])
-    if is_missing.any():
-        raise ValueError(
-            f"'{name}' lacks {is_missing.sum()} of its {is_missing.size} values (NaN or None), "
-            f"first in row {np.flatnonzero(is_missing)[0] // max(1, is_missing.size // len(y))}."
-        )
-    if len(y) == 0:
-        raise ValueError(f"'{data}' and '{name}' must have one row at least. Got none.")
-    try:
-        check_consistent_length(X, y)
-    except ValueError as error:
-        raise ValueError(f"'{data}' and '{name}' must have as many rows: {error}") from error
-    return y
-
-
-def _checked_estimator(estimator, y):
-    if estimator is None:
-        tasks = ("classification", "regression")
-        is_classification = encode_target(y, tasks=tasks, name=_NAME).task == "classification"
-        return (FineTuneClassifier if is_classification else FineTuneRegressor)(None)
-    inner = inner_estimator(estimator)
-    if not isinstance(inner, FineTuneEstimator):
-        raise TypeError(
-            "'estimator' must be a FineTuneClassifier, a FineTuneRegressor or a FineTuneSearchCV "
-            f"of one. Got {estimator!r} instead."
-        )
-    if inner.from_scratch:
-        raise ValueError(
-            "'estimator' has from_scratch=True, which would throw away the weights of the "
-            f"candidates; the 'from_scratch' parameter of {_NAME} adds rows from scratch."
-        )
-    return estimator
-
-
-def _check_training_data(inner, backbone, y, X_val, y_val):
-    """Refuse parameters and targets that no candidate could be trained with; give the classes."""
-    probe = type(inner)(**{**inner.get_params(deep=False), "backbone": backbone})
-    probe._validate_params()
-    probe._stages()
-    probe._learn_target(probe._encode(y), y)
-    if X_val is None and y_val is not None:
-        raise ValueError("'y_val' is given and 'X_val' is not; they belong together.")
-    if X_val is not None:
-        y_val = _checked_target(X_val, y_val, "y_val")
-        probe._known_target(y_val)
-    return getattr(probe, "classes_", None), y_val

@@ -8,6 +8,7 @@ from sktransfer import exceptions
 from sktransfer.exceptions import CandidateFailedWarning
 from sktransfer.finetune._reference_result import ReferenceRanking, ReferenceRow
 from sktransfer.finetune._reference_run import Done
+from sktransfer.finetune._reference_subjects import all_failed_error
 from sktransfer.finetune._reference_task import UnitResult
 from sktransfer.utils._announce import announce
 
@@ -95,11 +96,7 @@ def _raise_if_all_failed(field, failures, rows):
     scratch = {subject.name for subject in field.subjects if subject.from_scratch}
     failed = [failure for failure in failures if failure["candidate"] not in scratch]
     if len(failed) == n_rows:
-        reasons = {}
-        for failure in failed:
-            reasons.setdefault(failure["reason"], {})[failure["candidate"]] = None
-        told = "; ".join(f"{_listed(names)}: {reason}" for reason, names in reasons.items())
-        raise ValueError(f"All candidates have failed. {told}")
+        raise all_failed_error((failure["candidate"], failure["reason"]) for failure in failed)
 
 
 def _in_words(failures, warned):

@@ -16,6 +16,13 @@ _TABLES = {"csv": "values.csv", "parquet": "values.parquet"}
 _FORMAT = 1
 
 
+def _check_name(folder):
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"'folder' must be a text or a path. Got {folder!r} instead.")
+    if not os.fspath(folder):
+        raise ValueError("'folder' must be the name of a folder. Got '' instead.")
+
+
 def write_result(folder, rows, about, kinds, table_format):
     """Write rows and what is known of them.
 
@@ -34,12 +41,15 @@ def write_result(folder, rows, about, kinds, table_format):
 
     Raises
     ------
+    TypeError
+        If the folder is neither a text nor a path.
     ImportError
         If parquet is asked for and pyarrow is not installed.
     ValueError
         If there is no such format, or the folder cannot be written to.
     """
-    if table_format not in ("auto", *_TABLES):
+    _check_name(folder)
+    if not (isinstance(table_format, str) and table_format in ("auto", *_TABLES)):
         raise ValueError(
             f"'format' must be 'auto', 'csv' or 'parquet'. Got {table_format!r} instead."
         )
@@ -98,6 +108,7 @@ def read_result(folder, kinds):
     ValueError
         If there is no such thing, or it is not what was written.
     """
+    _check_name(folder)
     folder = Path(folder)
     path = folder / _DESCRIPTION
     try:

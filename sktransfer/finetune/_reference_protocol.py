@@ -10,6 +10,7 @@ from sktransfer.backbones._network_input import resolve_device
 from sktransfer.backbones._provenance import versions
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_data import digest_data
+from sktransfer.finetune._inputs import named
 from sktransfer.finetune._reference_task import inner_estimator
 
 __all__ = ["check_protocol", "make_protocol"]
@@ -54,11 +55,11 @@ def make_protocol(task, y_test, random_state):
         "device": resolve_device(inner.device).type,
         "n_threads": int(task.n_threads),
         "data": {
-            "X": digest_data(X).content,
+            "X": _digest(X, "X"),
             "y": _target_digest(y),
-            "X_test": digest_data(X_test).content,
+            "X_test": _digest(X_test, "X_test"),
             "y_test": _target_digest(y_test),
-            "X_val": None if X_val is None else digest_data(X_val).content,
+            "X_val": None if X_val is None else _digest(X_val, "X_val"),
             "y_val": None if X_val is None else _target_digest(y_val),
         },
         "versions": {
@@ -71,6 +72,11 @@ def make_protocol(task, y_test, random_state):
         protocol["search"] = {"kind": type(estimator).__name__, "parameters": settings}
         protocol["versions"].update(versions("optuna"))
     return protocol
+
+
+def _digest(X, name):
+    with named(name):
+        return digest_data(X).content
 
 
 def _readable(parameters, left_out):

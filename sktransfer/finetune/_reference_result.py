@@ -1,8 +1,11 @@
 """The result of a reference ranking: a row for each candidate, measure and seed, and summaries."""
 
 import math
-from numbers import Integral
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import NamedTuple
+
+import numpy as np
 
 from sktransfer.finetune._reference_files import read_result, write_result
 from sktransfer.finetune._reference_tables import (
@@ -23,6 +26,10 @@ _KINDS = {
     "n_epochs": int,
     "energy": float,
 }
+
+
+_KINDS_IN_WORDS = {str: "a text", bool: "True or False", int: "a whole number", float: "a number"}
+_WIDER = {bool: (bool, np.bool_), int: Integral, float: Real}
 
 
 class ReferenceRow(NamedTuple):
@@ -58,6 +65,24 @@ class ReferenceRow(NamedTuple):
     energy: float | None
 
 
+def _checked_row(row):
+    """Give a row, or say what is missing or of another kind."""
+    if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != len(_KINDS):
+        raise ValueError(
+            f"'rows' must hold a ReferenceRow, or the {len(_KINDS)} values ({', '.join(_KINDS)}), "
+            f"for each candidate, measure and seed. Got {row!r}."
+        )
+    row = ReferenceRow(*row)
+    for name, kind in _KINDS.items():
+        value = getattr(row, name)
+        is_right = isinstance(value, _WIDER.get(kind, kind)) and (
+            kind is bool or not isinstance(value, bool | np.bool_)
+        )
+        if not is_right and not (value is None and name in ("n_epochs", "energy")):
+            raise TypeError(f"'rows' must have {_KINDS_IN_WORDS[kind]} as {name!r}. Got {value!r}.")
+    return row
+
+
 class ReferenceRanking:
     """Test performance of fine-tuned candidates, by measure and seed.
 
@@ -79,11 +104,23 @@ class ReferenceRanking:
     twins : dict of str to str, default=None
         For each candidate that has one, the name of the row of its architecture from scratch.
     failures : sequence of dict, default=()
-        With ``candidate``, ``seed``, ``measure`` and ``reason``.
+        With ``candidate``, ``seed``, ``measure`` and ``reason``. The values of these rows have not
+        been measured, and are used for means alone.
     warnings : sequence of dict, default=()
         What was warned of in training, with ``candidate``, ``seed``, ``kind`` and ``message``.
     best_params : sequence of dict, default=()
-        What searches have found, with ``candidate``, ``seed``, ``measure`` and ``params``.
+        What searches have found, with ``candidate``, ``seed``, ``measure`` and ``params``. A choice
+        that JSON does not keep as it is, such as a callback, is there by its place in the list of
+        ``param_distributions``, as ``{"choice": 0}``.
+
+    Raises
+    ------
+    TypeError
+        If a value in a row is of another kind, the protocol is no dict, or a failure does not say
+        which row it is about.
+    ValueError
+        If rows lack values, or there is not one for each candidate, measure and seed; if ``twins``
+        names what has no rows.
 
     See Also
     --------
@@ -108,10 +145,18 @@ class ReferenceRanking:
     """
 
     def __init__(self, rows, protocol, twins=None, failures=(), warnings=(), best_params=()):
-        self.rows = tuple(ReferenceRow(*row) for row in rows)
+        self.rows = tuple(map(_checked_row, rows))
+        if not isinstance(protocol, Mapping):
+            raise TypeError(f"'protocol' must be a dict. Got {protocol!r} instead.")
         self.protocol = dict(protocol)
         self.twins = dict(twins or {})
         self.failures = list(failures)
+        for failure in self.failures:
+            if not isinstance(failure, Mapping) or not failure.keys() >= _FAILURE:
+                raise TypeError(
+                    "'failures' must hold dicts with 'candidate', 'measure' and 'seed'. "
+                    f"Got {failure!r}."
+                )
         self.warnings = list(warnings)
         self.best_params = list(best_params)
         self._check_complete()
@@ -144,8 +189,8 @@ class ReferenceRanking:
         Returns
         -------
         reference : dict of str to float
-            By candidate, without rows from scratch; greater is better. NaN for a candidate that has
-            failed, of the mean if it has failed once.
+            By candidate, without rows from scratch; greater is better. NaN (or ``error_score``) for
+            a candidate that has failed; the mean is NaN if it has failed once.
 
         Raises
         ------
@@ -188,8 +233,10 @@ class ReferenceRanking:
             with it, 2 for the best of the others and who of these is tied with it, and so on),
             ``gain`` over the same architecture from scratch, ``gain_beyond_spread`` and
             ``from_scratch``. Rows from scratch have no rank. What one seed does not tell is None.
-            A name picks a row: ``table["letters"]``. It has a method ``to_frame`` and the
-            attribute ``least_difference``.
+            A row that has failed with some seed has its mean, which may be ``error_score`` in part,
+            and a rank by it; it takes no part in spread, ties and gains. A name picks a row:
+            ``table["letters"]``. The table has a method ``to_frame`` and the attribute
+            ``least_difference``.
 
         Raises
         ------
@@ -252,6 +299,8 @@ class ReferenceRanking:
 
         Raises
         ------
+        TypeError
+            If `folder` is neither a text nor a path.
         ImportError
             If parquet is asked for and pyarrow is not installed.
         ValueError
@@ -276,6 +325,8 @@ class ReferenceRanking:
 
         Raises
         ------
+        TypeError
+            If `folder` is neither a text nor a path.
         ImportError
             If the table is parquet and pyarrow is not installed.
         ValueError
@@ -299,6 +350,15 @@ class ReferenceRanking:
         """Refuse rows of which not every candidate has one for each measure and seed."""
         keys = [(row.candidate, row.measure, row.seed) for row in self.rows]
         names, measures, seeds = (len({key[place] for key in keys}) for place in range(3))
+        numbers = {row.seed for row in self.rows}
+        if numbers != set(range(len(numbers))):
+            raise ValueError(
+                f"'rows' must have seeds that are counted from 0. Got {sorted(numbers)} instead."
+            )
+        strangers = {name for pair in self.twins.items() for name in pair}
+        strangers -= {row.candidate for row in self.rows}
+        if strangers:
+            raise ValueError(f"'twins' names {sorted(strangers)}, for which there are no 'rows'.")
         if not keys or len(set(keys)) < len(keys) or len(keys) < names * measures * seeds:
             raise ValueError(
                 "'rows' must hold one row for each candidate, measure and seed. "
@@ -327,7 +387,10 @@ class ReferenceRanking:
         if isinstance(level, bool) or not (isinstance(level, float | int) and 0 < level < 1):
             raise ValueError(f"'level' must be a number between 0 and 1. Got {level!r} instead.")
         from_scratch = {row.candidate: row.from_scratch for row in self.rows}
-        return self._values(measure), from_scratch, self.twins, self._measure(measure), level
+        values, measure = self._values(measure), self._measure(measure)
+        failed = {f["candidate"] for f in self.failures if f["measure"] == measure}
+        return values, failed, from_scratch, self.twins, measure, level
 
 
+_FAILURE = {"candidate", "measure", "seed"}
 _ABOUT = ("protocol", "twins", "failures", "warnings", "best_params")

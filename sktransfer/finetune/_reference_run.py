@@ -68,6 +68,7 @@ def run_units(units, task, backbones, predictions, store, *, retry_failed, n_job
             print(f"{place} {_in_words(unit, done[unit.key], is_new)}", flush=True)
 
     if store is not None:
+        store.check(left.values())
         for key, unit in list(left.items()):
             result = store.read(unit)
             if result is not None and not (retry_failed and result.failure is not None):

@@ -7,7 +7,6 @@ all. Nothing is ever unpickled.
 import io
 import json
 import os
-import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -22,8 +21,10 @@ from sktransfer.finetune._reference_protocol import check_protocol
 from sktransfer.finetune._reference_task import UnitResult
 from sktransfer.utils._announce import announce
 
-__all__ = ["UnitStore"]
+__all__ = ["TRIALS", "UnitStore", "unit_name"]
 
+#: The file with the trials of a search, in its folder.
+TRIALS = "trials.sqlite"
 _RUN = "run.json"
 _FORMAT = 1
 
@@ -73,7 +74,9 @@ class UnitStore:
             If the folder holds results of something else; nothing is changed then.
         """
         path = self.folder / _RUN
-        with FileLock(self.folder / "locks" / "run.lock"):
+        lock = self.folder / "locks" / "run.lock"
+        self._refuse_folders(path, lock)
+        with FileLock(lock):
             known = {}
             if path.exists():
                 before = _read_run(path)
@@ -93,7 +96,32 @@ class UnitStore:
             None if there are none.
         """
         path = self.folder / _RUN
+        self._refuse_folders(path)
         return _read_run(path)["protocol"].get("random_state") if path.exists() else None
+
+    def check(self, units):
+        """See that files of units can be where they belong.
+
+        Parameters
+        ----------
+        units : iterable of Unit
+            The units.
+
+        Raises
+        ------
+        ValueError
+            If there are folders in their places.
+        """
+        for unit in units:
+            self._refuse_folders(self._path(unit), self._lock(unit), self.trials(unit) / TRIALS)
+
+    def _refuse_folders(self, *paths):
+        for path in paths:
+            if path.is_dir():
+                raise ValueError(
+                    f"'out' is {str(self.folder)!r}, where {str(path.relative_to(self.folder))!r} "
+                    "is a folder in the place of a file: move it away, or choose another folder."
+                )
 
     def trials(self, unit):
         """Give the folder in which a search keeps its trials.
@@ -108,7 +136,7 @@ class UnitStore:
         folder : Path
             It need not be there.
         """
-        return self.folder / "searches" / _name(unit)
+        return self.folder / "searches" / unit_name(unit)
 
     @contextmanager
     def own(self, unit, wait):
@@ -126,7 +154,7 @@ class UnitStore:
         is_own : bool
             False if another process does it.
         """
-        lock = FileLock(self.folder / "locks" / f"{_name(unit)}.lock")
+        lock = FileLock(self._lock(unit))
         try:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
@@ -157,13 +185,18 @@ class UnitStore:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise ValueError(
+                f"'out' is {str(self.folder)!r}, where {str(path.relative_to(self.folder))!r} "
+                f"cannot be read ({error.strerror or error})."
+            ) from error
         try:
             return _unpacked(content)
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except Exception:  # damage makes NumPy and zipfile raise errors of a dozen kinds
             if tell:
                 announce(
-                    f"{path} is damaged ({error}); {unit.subject.name!r} is trained again with "
-                    f"seed {unit.seed}.",
+                    f"{path} is damaged: it is not what was written. {unit.subject.name!r} is "
+                    f"trained again with seed {unit.seed}.",
                     DamagedResultWarning,
                 )
             return None
@@ -184,10 +217,25 @@ class UnitStore:
         write_file(path, _packed(unit, result))
 
     def _path(self, unit):
-        return self.folder / "units" / f"{_name(unit)}.npz"
+        return self.folder / "units" / f"{unit_name(unit)}.npz"
+
+    def _lock(self, unit):
+        return self.folder / "locks" / f"{unit_name(unit)}.lock"
 
 
-def _name(unit):
+def unit_name(unit):
+    """Give a name to a unit: equal ones, of whatever candidate, have the same.
+
+    Parameters
+    ----------
+    unit : Unit
+        The unit.
+
+    Returns
+    -------
+    name : str
+        Letters and digits.
+    """
     identity, seed, objective = unit.key
     return f"{combine('unit', identity, objective or '').hex()[:32]}-{seed}"
 

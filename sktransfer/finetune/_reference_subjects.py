@@ -15,10 +15,19 @@ from sktransfer.backbones._store_candidate import files_of
 from sktransfer.backbones._store_content import Unnameable, content_digest
 from sktransfer.backbones._store_hashing import combine
 from sktransfer.backbones._untrained import without_classifier
+from sktransfer.evaluation._pairing import listed
+from sktransfer.finetune._inputs import check_rows, read_through
 from sktransfer.finetune._reference_task import in_turn, inner_estimator
 from sktransfer.finetune._sources import is_network, make_source
 
-__all__ = ["SCRATCH", "Field", "Subject", "describe_all", "scratch_backbone"]
+__all__ = [
+    "SCRATCH",
+    "Field",
+    "Subject",
+    "all_failed_error",
+    "describe_all",
+    "scratch_backbone",
+]
 
 #: How the names of rows begin whose weights were random.
 SCRATCH = "from scratch: "
@@ -113,10 +122,13 @@ def describe_all(candidates, task, from_scratch):
 
     Raises
     ------
+    ValueError
+        If all candidates have failed.
     Exception
         Whatever is wrong with a candidate, if failures are to be raised.
     """
     pretrained, scratch, backbones, failures = [], {}, {}, {}
+    data_faults, was_read = [], False
     for name, backbone in candidates:
         twin = None
         backbones[name] = backbone
@@ -124,7 +136,12 @@ def describe_all(candidates, task, from_scratch):
         with in_turn(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                subject, fitted = _describe(name, backbone, task)
+                subject, fitted = _describe(name, backbone, task, not was_read)
+                was_read = was_read or fitted is not None
+            except _DataFault as fault:
+                data_faults.append(fault.__cause__)
+                failures[name] = str(fault)
+                subject, fitted = Subject(name, False, ""), None
             except Exception as error:
                 if task.raise_errors:
                     error.add_note(f"Raised by candidate {name!r}.")
@@ -137,16 +154,53 @@ def describe_all(candidates, task, from_scratch):
                 scratch.setdefault(twin.name, twin)
                 backbones.setdefault(twin.name, backbone)
         pretrained.append(subject)
+    if data_faults and (task.raise_errors or len(data_faults) == len(candidates)):
+        raise data_faults[0]
+    reasons = [(name, failures[name]) for name, _ in candidates if name in failures]
+    if len(reasons) == len(candidates):
+        X = task.data[0]
+        rows = f"of shape {tuple(X.shape)}" if hasattr(X, "shape") else f"of {len(X)} rows"
+        raise all_failed_error(reasons, f" None of them can be built and run on 'X', {rows}.")
     return Field(pretrained + list(scratch.values()), backbones, failures)
 
 
-def _describe(name, backbone, task):
+def all_failed_error(reasons, about=""):
+    """Give the error for candidates that have all failed.
+
+    Parameters
+    ----------
+    reasons : iterable of (str, str)
+        Names of candidates and why they have failed, which may have several reasons.
+    about : str, default=""
+        A sentence on where they have failed, after a space.
+
+    Returns
+    -------
+    error : ValueError
+        With each reason once.
+    """
+    names_of = {}
+    for name, reason in reasons:
+        names_of.setdefault(reason, {})[name] = None
+    told = "; ".join(f"{listed(names)}: {reason}" for reason, names in names_of.items())
+    return ValueError(f"All candidates have failed.{about} {told}")
+
+
+class _DataFault(ValueError):
+    """Test or validation data that a network can't be given, or data that can't be read."""
+
+
+def _describe(name, backbone, task, read):
     head_only = inner_estimator(task.estimator).train == "head"
+    X, _, X_test, X_val, _ = task.data
     if not is_network(backbone) and head_only:
+        check_rows(backbone, X=X, X_test=X_test, X_val=X_val)
         return Subject(name, False, _transformer_identity(backbone)), None
-    source = make_source(
-        backbone, task.data[0], device="cpu", trainable=not head_only, caller=_CALLER
-    )
+    source = make_source(backbone, X, device="cpu", trainable=not head_only, caller=_CALLER)
+    try:
+        read_through(source, read, X=X, X_test=X_test, X_val=X_val)
+    except (TypeError, ValueError) as error:
+        raise _DataFault(f"{type(error).__name__}: {error}") from error
     fitted = source.backbone
     subject = Subject(
         name,

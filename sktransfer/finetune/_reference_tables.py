@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sktransfer.evaluation import competition_ranks
+from sktransfer.evaluation._pairing import listed
 from sktransfer.finetune._reference_ties import means_of
 
 __all__ = [
@@ -26,16 +27,17 @@ class RankingRow(NamedTuple):
     rank : int or None
         Competition rank of the mean among candidates, 1 is best; None for rows from scratch.
     mean : float
-        Mean over seeds; NaN if one has failed.
+        Mean over seeds; NaN (or with ``error_score``) if one has failed.
     sd : float
-        Standard deviation over seeds; NaN for one seed.
+        Standard deviation over seeds; NaN for one seed, and if one has failed.
     tied_with_best : bool or None
         Whether it is within seed spread of the best candidate; None if that is not known.
     tie_group : int or None
         1 for candidates that are tied with the best, 2 for those that are tied with the best of
         the others, and so on; None if that is not known.
     gain : float or None
-        Mean less that of the same architecture from scratch; None where there is no such row.
+        Mean less that of the same architecture from scratch; NaN if one of the two has failed with
+        some seed, None where there is no such row.
     gain_beyond_spread : bool or None
         Whether the gain is beyond seed spread, in either direction; None if that is not known.
     from_scratch : bool
@@ -188,13 +190,15 @@ def _seeds(n_seeds):
     return "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
 
 
-def ranking_table(values, from_scratch, twins, measure, level):
+def ranking_table(values, failed, from_scratch, twins, measure, level):
     """Rank candidates by their means, and say which cannot be told apart.
 
     Parameters
     ----------
     values : dict of str to dict of int to float
         Values of the measure, by row and seed.
+    failed : collection of str
+        Rows of which some values have not been measured.
     from_scratch : dict of str to bool
         The kind of each row.
     twins : dict of str to str
@@ -207,19 +211,20 @@ def ranking_table(values, from_scratch, twins, measure, level):
     Returns
     -------
     table : ReferenceTable of RankingRow
-        Best first; rows that have failed are last.
+        Best first; rows without a mean are last.
     """
-    means = means_of(values, from_scratch, level)
+    means = means_of(values, failed, from_scratch, level)
     names = [name for name in values if not from_scratch[name]]
     order = competition_ranks([means.mean[name] for name in names]).tolist()
     ranks = dict(zip(names, order, strict=True))
-    best = min(names, key=ranks.get)
+    best = min((name for name in names if name not in means.failed), key=ranks.get, default=None)
     groups = means.groups(names)
     rows = []
     for name in values:
         gain = beyond = None
         if (twin := twins.get(name)) is not None:
-            gain = means.mean[name] - means.mean[twin]
+            is_measured = means.failed.isdisjoint((name, twin))
+            gain = means.mean[name] - means.mean[twin] if is_measured else math.nan
             tied = means.tied(name, twin)
             beyond = None if tied is None else not tied
         is_candidate = name in ranks
@@ -229,7 +234,7 @@ def ranking_table(values, from_scratch, twins, measure, level):
                 rank=ranks.get(name),
                 mean=means.mean[name],
                 sd=means.sd[name],
-                tied_with_best=means.tied(name, best) if is_candidate else None,
+                tied_with_best=means.tied(name, best) if is_candidate and best else None,
                 tie_group=groups.get(name),
                 gain=gain,
                 gain_beyond_spread=beyond,
@@ -241,19 +246,24 @@ def ranking_table(values, from_scratch, twins, measure, level):
     if means.n_seeds == 1:
         note = "ties are not known from one seed"
     elif math.isnan(limit):
-        note = "ties are not known, as all candidates have failed"
+        note = "ties are not known, as no candidate has a value for every seed"
     else:
         note = f"candidates that differ by {limit:.2g} or less are tied"
+    if means.failed:
+        has = "has" if len(means.failed) == 1 else "have"
+        note += f"; {listed(n for n in values if n in means.failed)} {has} failed with some seed"
     return ReferenceTable(RankingRow, rows, f"{measure}, {_seeds(means.n_seeds)}: {note}", limit)
 
 
-def negative_transfer_table(values, from_scratch, twins, measure, level):
+def negative_transfer_table(values, failed, from_scratch, twins, measure, level):
     """Find candidates whose mean is no better than that of their architecture from scratch.
 
     Parameters
     ----------
     values : dict of str to dict of int to float
         Values of the measure, by row and seed.
+    failed : collection of str
+        Rows of which some values have not been measured.
     from_scratch : dict of str to bool
         The kind of each row.
     twins : dict of str to str
@@ -268,17 +278,22 @@ def negative_transfer_table(values, from_scratch, twins, measure, level):
     table : ReferenceTable of NegativeTransferRow
         Worst first.
     """
-    ranking = ranking_table(values, from_scratch, twins, measure, level)
+    ranking = ranking_table(values, failed, from_scratch, twins, measure, level)
     rows = [
         NegativeTransferRow(row.candidate, twins[row.candidate], row.gain, row.gain_beyond_spread)
         for row in ranking
         if row.gain is not None and row.gain <= 0
     ]
     rows.sort(key=lambda row: row.difference)
-    n_compared = sum(row.gain is not None and not math.isnan(row.gain) for row in ranking)
-    title = (
-        f"{measure}: {len(rows)} of {n_compared} candidates are no better than from scratch"
-        if n_compared
-        else f"{measure}: no candidate has been trained from scratch too"
-    )
+    lost = [row.candidate for row in ranking if row.gain is not None and math.isnan(row.gain)]
+    n_compared = sum(row.gain is not None for row in ranking) - len(lost)
+    if n_compared:
+        title = f"{len(rows)} of {n_compared} candidates are no better than from scratch"
+    elif lost:
+        title = "no candidate can be compared with its architecture from scratch"
+    else:
+        title = "no candidate has been trained from scratch too"
+    if lost:
+        title += f"; {listed(lost)} or the row from scratch failed with some seed"
+    title = f"{measure}: {title}"
     return ReferenceTable(NegativeTransferRow, rows, title, ranking.least_difference)

@@ -30,8 +30,7 @@ class Means:
     Parameters
     ----------
     mean, sd : dict of str to float
-        By row. The mean is NaN if a seed has failed; the standard deviation is NaN then, and for
-        one seed.
+        By row. The standard deviation is NaN for one seed, and for rows that have failed.
     n_seeds : int
         Number of seeds.
     pools : dict of bool to _Pool
@@ -40,6 +39,8 @@ class Means:
         The kind of each row.
     level : float
         Level of confidence.
+    failed : set of str
+        Rows that lack a measured value for some seed. They are tied with nothing.
     """
 
     mean: dict
@@ -48,6 +49,7 @@ class Means:
     pools: dict
     from_scratch: dict
     level: float
+    failed: frozenset
 
     def least_difference(self, from_scratch=(False, False)):
         """Give the largest difference of two means at which they are tied.
@@ -90,11 +92,10 @@ class Means:
         tied : bool or None
             None if that is not known: for one seed, and for rows that have failed.
         """
-        difference = abs(self.mean[first] - self.mean[second])
         limit = self.least_difference((self.from_scratch[first], self.from_scratch[second]))
-        if math.isnan(difference) or math.isnan(limit):
+        if math.isnan(limit) or not self.failed.isdisjoint((first, second)):
             return None
-        return bool(difference <= limit)
+        return bool(abs(self.mean[first] - self.mean[second]) <= limit)
 
     def groups(self, names):
         """Divide rows into groups: the best of those left leads, and who is tied with it joins.
@@ -123,13 +124,15 @@ class Means:
         return groups
 
 
-def means_of(values, from_scratch, level):
+def means_of(values, failed, from_scratch, level):
     """Compute means and spreads over seeds.
 
     Parameters
     ----------
     values : dict of str to dict of int to float
         By row and seed.
+    failed : collection of str
+        Rows of which some values have not been measured, but stand for a failure. So does NaN.
     from_scratch : dict of str to bool
         The kind of each row.
     level : float
@@ -141,22 +144,27 @@ def means_of(values, from_scratch, level):
         The means.
     """
     mean, sd, variances = {}, {}, {False: [], True: []}
+    failed = frozenset(failed).union(
+        n for n, v in values.items() if any(map(math.isnan, v.values()))
+    )
     n_seeds = max(map(len, values.values()))
     for name, by_seed in values.items():
         numbers = list(by_seed.values())
         # Correctly rounded, so that equal values have equal means in whatever order.
         mean[name] = math.fsum(numbers) / n_seeds
+        if n_seeds == 1 or name in failed:
+            sd[name] = math.nan
+            continue
         deviations = [(number - mean[name]) ** 2 for number in numbers]
-        variance = math.fsum(deviations) / (n_seeds - 1) if n_seeds > 1 else math.nan
-        if n_seeds > 1 and numbers.count(numbers[0]) == n_seeds and not math.isnan(numbers[0]):
+        variance = math.fsum(deviations) / (n_seeds - 1)
+        if numbers.count(numbers[0]) == n_seeds:
             variance = 0.0  # and not what rounding of the mean leaves
         sd[name] = math.sqrt(variance)
-        if not math.isnan(variance):
-            variances[from_scratch[name]].append(variance)
+        variances[from_scratch[name]].append(variance)
     pools = {
         kind: _Pool(
             float(np.mean(sorted(found))) if found else math.nan, len(found) * (n_seeds - 1)
         )
         for kind, found in variances.items()
     }
-    return Means(mean, sd, n_seeds, pools, from_scratch, level)
+    return Means(mean, sd, n_seeds, pools, from_scratch, level, failed)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from sktransfer.finetune._reference_energy import measured
+from sktransfer.finetune._reference_store import TRIALS, unit_name
 from sktransfer.finetune._reference_subjects import scratch_backbone
 from sktransfer.finetune._reference_task import UnitResult, in_turn, inner_estimator
 
@@ -55,6 +56,9 @@ def run_unit(unit, task, backbone, folder=None):
         seconds = time.perf_counter() - start
     said = [(warning.category.__name__, str(warning.message)) for warning in caught]
     best = getattr(trained, "best_estimator_", trained)
+    found = getattr(trained, "best_params_", None)
+    if found is not None:
+        found = _plain_params(found, trained.param_distributions or {})
     return UnitResult(
         outputs=outputs,
         seconds=seconds,
@@ -64,7 +68,7 @@ def run_unit(unit, task, backbone, folder=None):
         device=None if outputs is None else str(best.device_),
         failure=failure,
         warnings=tuple(dict.fromkeys(said)),
-        best_params=_plain_params(getattr(trained, "best_params_", None)),
+        best_params=found,
     )
 
 
@@ -83,19 +87,37 @@ def _build(unit, estimator, backbone, X, folder):
         return trained
     outer = {**estimator.get_params(deep=False), "refit": True}
     outer.update(estimator=trained, scoring=unit.objective.scoring, random_state=unit.random_state)
+    space = outer["param_distributions"]
+    if unit.subject.from_scratch and space is not None and "train" in space:
+        outer["param_distributions"] = {**space, "train": ["full"]}
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        outer["storage"] = str(folder / "trials.sqlite")
+        outer["storage"] = str(folder / TRIALS)
+    elif outer["storage"] is not None:
+        # Where they share a storage, each needs a name of its own.
+        outer["study_name"] = f"{outer['study_name']} {unit_name(unit)}"
     return type(estimator)(**outer)
 
 
-def _plain_params(params):
-    if params is None:
-        return None
-    return {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in params.items()
-    }
+def _plain_params(params, space):
+    """Give parameters as JSON keeps them: a choice that it would change, by its place."""
+    plain = {}
+    for name, value in params.items():
+        number = value.item() if isinstance(value, np.generic) else value
+        if _is_kept(number):
+            plain[name] = number
+            continue
+        choices = getattr(space[name], "choices", space[name])
+        plain[name] = {"choice": next(i for i, choice in enumerate(choices) if choice is value)}
+    return plain
+
+
+def _is_kept(value):
+    if type(value) is dict:
+        return all(type(key) is str and _is_kept(item) for key, item in value.items())
+    if type(value) is list:
+        return all(map(_is_kept, value))
+    return value is None or type(value) in (bool, int, float, str)
 
 
 @contextmanager

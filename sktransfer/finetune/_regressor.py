@@ -177,7 +177,7 @@ class FineTuneRegressor(RegressorMixin, FineTuneEstimator):
     def _tensor(self, target):
         return from_numpy((target.outputs - self.y_mean_) / self.y_scale_)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=False)  # the backbone is the user's
     def fit(self, X, y=None, sample_weight=None, *, X_val=None, y_val=None):
         """Train on a target, from the pretrained weights on.
 
@@ -214,7 +214,7 @@ class FineTuneRegressor(RegressorMixin, FineTuneEstimator):
         """
         return self._fit(X, y, sample_weight, X_val, y_val)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=False)  # the backbone is the user's
     def partial_fit(self, X, y=None, sample_weight=None, *, n_epochs=1):
         """Train for some more epochs.
 

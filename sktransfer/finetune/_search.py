@@ -9,21 +9,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from sktransfer.backbones._network_input import resolve_device
 from sktransfer.exceptions import TrialFailedWarning
-from sktransfer.finetune._estimator import FineTuneEstimator
 from sktransfer.finetune._search_best import BestEstimatorMixin
 from sktransfer.finetune._search_identity import identify
-from sktransfer.finetune._search_inputs import check_measures, checked_data, with_splits
+from sktransfer.finetune._search_inputs import (
+    check_measures,
+    check_network,
+    checked_data,
+    checked_settings,
+    with_splits,
+)
 from sktransfer.finetune._search_results import best_trial, failure_report, results_table
 from sktransfer.finetune._search_rounds import run_rounds
-from sktransfer.finetune._search_sampling import SAMPLERS, import_optuna, make_study
-from sktransfer.finetune._search_space import SearchSpace
+from sktransfer.finetune._search_sampling import SAMPLERS, make_study
 from sktransfer.finetune._search_storage import SearchStorage
 from sktransfer.finetune._search_trial import SearchPlan, configured
 from sktransfer.finetune._sources import unwrapped
 from sktransfer.metrics._statistics import drawn_seed
 from sktransfer.utils._announce import announce
-from sktransfer.utils._measures import get_measures
 from sktransfer.utils._sklearn import (
+    N_JOBS,
     CallbackSupportMixin,
     HasMethods,
     Interval,
@@ -54,8 +58,9 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
         logarithmic scale; a list of choices; or a distribution of ``optuna.distributions``. None
         is ``{"lr": (1e-5, 1e-2, "log"), "weight_decay": (1e-6, 1e-2, "log")}``, with ``head_lr`` in
         place of ``lr`` if ``train="head"``.
-    scoring : str, callable, list of str, or dict, default="accuracy"
-        The measure to be optimised, greater is better: "accuracy", "balanced_accuracy",
+    scoring : str, callable, list of str, dict, or None, default=None
+        The measure to be optimised, greater is better. None is "accuracy" for a classifier, and
+        "r2" for a regressor. Otherwise "accuracy", "balanced_accuracy",
         "roc_auc_ovr" (macro average over the classes in the test rows, for two classes too),
         "neg_log_loss", any other name of a scorer of scikit-learn, or a callable
         ``(estimator, X, y) -> float``. A list of names, or a dict of names to scorers, are several
@@ -184,7 +189,7 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit"])],
         "param_distributions": [dict, None],
-        "scoring": [str, callable, list, tuple, dict],
+        "scoring": [str, callable, list, tuple, dict, None],
         "n_trials": [Interval(Integral, 1, None, closed="left")],
         "cv": ["cv_object"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -196,7 +201,7 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
         "timeout": [Interval(Real, 0, None, closed="left"), None],
         "random_state": ["random_state"],
         "error_score": [StrOptions({"raise"}), Real],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "verbose": ["verbose"],
     }
 
@@ -205,7 +210,7 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
         estimator,
         param_distributions=None,
         *,
-        scoring="accuracy",
+        scoring=None,
         n_trials=50,
         cv=None,
         validation_fraction=0.2,
@@ -281,12 +286,10 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
         OtherVersionsWarning
             If `storage` has trials that were run by other versions of packages.
         """
-        import_optuna()
-        estimator = self._checked_estimator()
-        measures = get_measures(self.scoring)
-        refit_measure = self._checked_refit(measures)
-        space = SearchSpace(self.param_distributions, estimator)
-        data, target, kept = checked_data(estimator, X, y, sample_weight, X_val, y_val)
+        estimator = self.estimator
+        measures, refit_measure, space = checked_settings(self)
+        given = X, y, sample_weight, X_val, y_val
+        data, target, kept = checked_data(estimator, space, *given)
         with SearchStorage(self.storage, self.study_name) as storage:
             seed = storage.seed() if self.random_state is None else None
             seed = drawn_seed(self.random_state) if seed is None else seed
@@ -300,6 +303,7 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
                 seed=seed,
             )
             check_measures(measures, data, estimator)
+            check_network(estimator, space, X=X, X_val=X_val)
             plan = SearchPlan(
                 estimator=estimator,
                 data=data,
@@ -331,22 +335,6 @@ class FineTuneSearchCV(BestEstimatorMixin, CallbackSupportMixin, MetaEstimatorMi
             self._refit(plan, trials, context)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
-
-    def _checked_estimator(self):
-        if not isinstance(self.estimator, FineTuneEstimator):
-            raise TypeError(
-                "'estimator' must be a FineTuneClassifier or a FineTuneRegressor, whose training "
-                f"can be followed; got {self.estimator!r}."
-            )
-        return self.estimator
-
-    def _checked_refit(self, measures):
-        if isinstance(self.refit, str) and self.refit not in measures:
-            raise ValueError(
-                f"'refit' is {self.refit!r}, which is none of the measures in 'scoring': "
-                f"{', '.join(map(repr, measures))}."
-            )
-        return self.refit if isinstance(self.refit, str) else next(iter(measures))
 
     def _n_processes(self):
         """Say how many processes may train: on a GPU, which they would have to share, only one."""

@@ -8,22 +8,80 @@ from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import check_cv
 
+from sktransfer.finetune._estimator import FineTuneEstimator
+from sktransfer.finetune._fit_data import probe_of
+from sktransfer.finetune._inputs import read_through, take
 from sktransfer.finetune._rows import validation_rows
-from sktransfer.finetune._search_sampling import seed_for
-from sktransfer.finetune._search_trial import SearchData, take
-from sktransfer.utils._measures import evaluate, knows_its_needs
-from sktransfer.utils._target import check_weights
+from sktransfer.finetune._search_sampling import import_optuna, seed_for
+from sktransfer.finetune._search_space import SearchSpace
+from sktransfer.finetune._search_trial import SearchData
+from sktransfer.finetune._sources import is_network, make_source
+from sktransfer.utils._measures import (
+    default_scoring,
+    evaluate,
+    get_measures,
+    knows_its_needs,
+)
 
-__all__ = ["check_measures", "checked_data", "with_splits"]
+__all__ = [
+    "check_measures",
+    "check_network",
+    "checked_data",
+    "checked_settings",
+    "with_splits",
+]
 
 
-def checked_data(estimator, X, y, sample_weight, X_val, y_val):
+def checked_settings(search):
+    """Check parameters of a search that scikit-learn's constraints say nothing of.
+
+    Parameters
+    ----------
+    search : FineTuneSearchCV
+        The search.
+
+    Returns
+    -------
+    measures : dict of str to callable
+        Scorers.
+    refit_measure : str
+        Which of them decides on the best estimator.
+    space : SearchSpace
+        What parameters may be.
+
+    Raises
+    ------
+    ImportError
+        If Optuna is not installed.
+    TypeError, ValueError
+        If something makes no sense.
+    """
+    import_optuna()
+    if not isinstance(search.estimator, FineTuneEstimator):
+        raise TypeError(
+            "'estimator' must be a FineTuneClassifier or a FineTuneRegressor, whose training "
+            f"can be followed; got {search.estimator!r}."
+        )
+    scoring = search.scoring
+    measures = get_measures(default_scoring(search.estimator)[0] if scoring is None else scoring)
+    if isinstance(search.refit, str) and search.refit not in measures:
+        raise ValueError(
+            f"'refit' is {search.refit!r}, which is none of the measures in 'scoring': "
+            f"{', '.join(map(repr, measures))}."
+        )
+    refit_measure = search.refit if isinstance(search.refit, str) else next(iter(measures))
+    return measures, refit_measure, SearchSpace(search.param_distributions, search.estimator)
+
+
+def checked_data(estimator, space, X, y, sample_weight, X_val, y_val):
     """Check data as a fit of the estimator would, without a fit.
 
     Parameters
     ----------
     estimator : FineTuneClassifier or FineTuneRegressor
         Whose data they are.
+    space : SearchSpace, or other container of str
+        Which of its parameters are not known yet.
     X, y, sample_weight, X_val, y_val
         As ``fit`` takes them.
 
@@ -41,25 +99,50 @@ def checked_data(estimator, X, y, sample_weight, X_val, y_val):
     ValueError
         If a fit would not take them.
     """
-    # Not a clone, which would copy the network.
-    asked = type(estimator)(**estimator.get_params(deep=False))
-    asked._validate_params()
-    if X_val is None and y_val is not None:
-        raise ValueError("'y_val' is given and 'X_val' is not; they belong together.")
-    _, y = asked._checked_pair(X, y, reset=True)
-    target = asked._encode(y)
-    rows, target, weights = check_weights(sample_weight, np.arange(len(y)), target)
+    _, data = probe_of(estimator, space, X, y, sample_weight, X_val, y_val)
+    rows, y = data.rows, data.y
     kept = np.zeros(len(y), dtype=bool)
     kept[rows] = True
-    asked._learn_target(target, y)
     if not hasattr(X, "__getitem__"):
         X = np.asarray(X)
     if len(rows) < len(y):
         X, y = take(X, rows), y[rows]
-    if X_val is not None:
-        _, y_val = asked._checked_pair(X_val, y_val, reset=False)
-        asked._known_target(y_val)
-    return SearchData(X, y, weights, X_val, y_val), target, kept
+    return SearchData(X, y, data.weights, X_val, data.y_val), data.target, kept
+
+
+def check_network(estimator, space, **data):
+    """See that the network takes the data, unless the search is for the network too.
+
+    Parameters
+    ----------
+    estimator : FineTuneClassifier or FineTuneRegressor
+        Whose network it is.
+    space : SearchSpace
+        What is searched for.
+    **data : array or sequence of shape (n_samples, ...), or None
+        By name; the first are those to train on.
+
+    Raises
+    ------
+    ValueError
+        If it does not; if they can't be read, with their name.
+    """
+    backbone = estimator.backbone
+    if any(name.partition("__")[0] == "backbone" for name in space.distributions):
+        return
+    if not is_network(backbone) and (estimator.train == "head" or "train" in space):
+        return
+    # What is warned of here will be warned of in training as well.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        source = make_source(
+            backbone,
+            next(iter(data.values())),
+            device="cpu",
+            trainable=True,
+            caller=type(estimator).__name__,
+        )
+        read_through(source, **data)
 
 
 def with_splits(data, target, kept, *, estimator, cv, validation_fraction, seed):
@@ -112,7 +195,12 @@ def with_splits(data, target, kept, *, estimator, cv, validation_fraction, seed)
     if hasattr(cv, "split") or isinstance(cv, Integral):
         splitter = check_cv(cv, data.y, classifier=is_classifier(estimator))
         places = np.zeros((target.n_samples, 1))  # splitters look at the number of rows alone
-        data.splits = [tuple(split) for split in splitter.split(places, data.y)]
+        try:
+            data.splits = [tuple(split) for split in splitter.split(places, data.y)]
+        except ValueError as error:
+            raise ValueError(
+                f"'cv' is {cv!r}, which cannot split these {target.n_samples} rows: {error}"
+            ) from error
     else:
         data.splits = [_places(split, number, kept) for number, split in enumerate(cv)]
     if not data.splits:
@@ -123,10 +211,20 @@ def with_splits(data, target, kept, *, estimator, cv, validation_fraction, seed)
 def _places(split, number, kept):
     """Find the rows of a split that was given, where rows of weight zero have been left out."""
     place_of, parts = np.cumsum(kept) - 1, []
+    if not isinstance(split, list | tuple | np.ndarray) or len(split) != 2:
+        raise ValueError(
+            f"Split {number} of 'cv' must be a pair of rows to train on and rows to judge by; got "
+            f"{split!r}."
+        )
     for part, what in zip(split, ("train on", "judge by"), strict=True):
         part = np.asarray(part)
-        if part.dtype == bool:
+        if part.dtype == bool and part.shape == kept.shape:
             part = np.flatnonzero(part)
+        if part.ndim != 1 or (len(part) and part.dtype.kind not in "iu"):
+            raise ValueError(
+                f"Split {number} of 'cv' must have the numbers of rows to {what}, or say of each "
+                f"of {len(kept)} rows whether it is one; got {part.dtype} of shape {part.shape}."
+            )
         if len(part) and not 0 <= part.min() <= part.max() < len(kept):
             raise ValueError(
                 f"Split {number} of 'cv' has the rows {part.min()} to {part.max()} to {what}; they "

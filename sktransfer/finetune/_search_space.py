@@ -53,7 +53,8 @@ class SearchSpace:
     TypeError
         If it is no dict, or something in it has none of the forms.
     ValueError
-        If a name is no parameter of the estimator, or what it may be makes no sense.
+        If a name is no parameter of the estimator or is ``random_state``, or what it may be makes
+        no sense.
     """
 
     def __init__(self, param_distributions, estimator):
@@ -73,6 +74,11 @@ class SearchSpace:
                 f"'param_distributions' names {', '.join(map(repr, unknown))}, and "
                 f"{type(estimator).__name__} has no such parameter. Its parameters are "
                 f"{', '.join(sorted(known))}."
+            )
+        if "random_state" in param_distributions:
+            raise ValueError(
+                "'param_distributions' names 'random_state', by which trials would differ in "
+                "nothing but luck: a search trains all of them with one seed."
             )
         self.choices = {}
         self.distributions = {
@@ -147,6 +153,10 @@ class SearchSpace:
     def _categorical(self, name, form, what):
         if not form:
             raise ValueError(f"{what} is an empty list: there is nothing to choose from.")
+        atoms = [(type(value), value) for value in form if isinstance(value, Real | str)]
+        twice = next((value for kind, value in atoms if atoms.count((kind, value)) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{what} has the choice {twice!r} twice; got {form!r}.")
         is_plain = all(value is None or type(value) in (bool, int, float, str) for value in form)
         # 1, 1.0 and True would be one choice to Optuna.
         if not is_plain or len(set(form)) < len(form):

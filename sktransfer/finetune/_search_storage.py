@@ -4,9 +4,10 @@ A search that is killed leaves the trials that were over, in order. The one that
 simply run again, under its own number.
 """
 
+import json
 import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,13 @@ _SECONDS_TO_WAIT = 60
 
 def _versions():
     return {"sktransfer": __version__} | {package: version(package) for package in _PACKAGES}
+
+
+def _reason(error):
+    """Give the first line of what a database says, without its SQL."""
+    while (inner := getattr(error, "orig", None) or error.__cause__) is not None:
+        error = inner
+    return f"{error or type(error).__name__}".partition("\n")[0].rstrip(".")
 
 
 class SearchStorage:
@@ -69,23 +77,59 @@ class SearchStorage:
 
     def _open(self, stack):
         optuna = import_optuna()
-        from sqlalchemy.exc import SQLAlchemyError
 
         stack.enter_context(quiet_optuna())
-        try:
+        with self._usable():
             url, options, path = self._address()
-            if path is not None:
-                self._lock(stack, path)
-            # One process at a time makes the tables.
-            with ExitStack() if path is None else FileLock(f"{path}.lock"):
-                self._backend = optuna.storages.RDBStorage(url, options)
-        except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
-            raise ValueError(
-                f"'storage' is {self.where!r}, which can't be opened as a database of Optuna: it "
-                f"must be the path of a file, or a URL of SQLAlchemy's ({error})."
-            ) from error
+        if path is not None:
+            self._check_place(path)
+            self._lock(stack, path)
+        # One process at a time makes the tables.
+        with self._usable(), ExitStack() if path is None else FileLock(f"{path}.lock"):
+            self._backend = optuna.storages.RDBStorage(url, options)
         stack.callback(self._backend.engine.dispose)
         stack.callback(self._backend.remove_session)
+
+    @contextmanager
+    def _usable(self):
+        """Say in one sentence that a database is none, or is damaged."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        optuna = import_optuna()
+        faults = (SQLAlchemyError, sqlite3.Error, json.JSONDecodeError)
+        try:
+            yield
+        except (*faults, optuna.exceptions.StorageInternalError) as error:
+            raise ValueError(
+                f"'storage' is {self.where!r}, which can't be opened as a database of Optuna "
+                f"({_reason(error)}): it must be the path of a file, or a URL of SQLAlchemy's."
+            ) from error
+
+    def check(self):
+        """Refuse a place where no database can be, without making one.
+
+        Raises
+        ------
+        ValueError
+            If there is a directory, or no folder, or the URL is none.
+        """
+        if self.storage is not None:
+            import_optuna()
+            with self._usable():
+                _, _, path = self._address()
+            if path is not None:
+                self._check_place(path)
+
+    def _check_place(self, path):
+        if not str(self.storage) or path.is_dir():
+            raise ValueError(
+                f"'storage' must be the path of a file, or a URL of SQLAlchemy's; got "
+                f"{self.where!r}, which is {'a folder' if str(self.storage) else 'no name'}."
+            )
+        if not path.parent.is_dir():
+            raise ValueError(
+                f"'storage' is {self.where!r}, and its folder {str(path.parent)!r} does not exist."
+            )
 
     def _address(self):
         """Give a URL, options for it, and the path of the file if it is one."""
@@ -111,10 +155,6 @@ class SearchStorage:
 
     def _lock(self, stack, path):
         """Keep other processes from the same search, as long as this one lasts."""
-        if not path.parent.is_dir():
-            raise ValueError(
-                f"'storage' is {self.where!r}, and its folder {str(path.parent)!r} does not exist."
-            )
         name = sha256(self.study_name.encode()).hexdigest()[:8]
         try:
             stack.enter_context(FileLock(f"{path}.{name}.lock", timeout=0))
@@ -141,7 +181,9 @@ class SearchStorage:
         if self._backend is None:
             return {}
         kept = {}
-        for study in self._backend.get_all_studies():
+        with self._usable():
+            studies = self._backend.get_all_studies()
+        for study in studies:
             if not study.study_name.startswith(f"{self.study_name}/"):
                 continue
             attributes = study.user_attrs.get(ATTRIBUTE)
@@ -200,13 +242,14 @@ class SearchStorage:
                 OtherVersionsWarning,
             )
         direction = import_optuna().study.StudyDirection.MAXIMIZE
+        attributes = {"identity": identity, "seed": seed, "versions": versions}
         for measure in measures:
             name = f"{self.study_name}/{measure}"
-            if name not in self._studies:
-                self._studies[name] = self._backend.create_new_study([direction], name)
-            if name not in kept:
-                attributes = {"identity": identity, "seed": seed, "versions": versions}
-                self._backend.set_study_user_attr(self._studies[name], ATTRIBUTE, attributes)
+            with self._usable():
+                if name not in self._studies:
+                    self._studies[name] = self._backend.create_new_study([direction], name)
+                if name not in kept:
+                    self._backend.set_study_user_attr(self._studies[name], ATTRIBUTE, attributes)
 
     # -- trials ----------------------------------------------------------------------------------
 
@@ -226,7 +269,8 @@ class SearchStorage:
         if self._backend is None:
             return []
         name = f"{self.study_name}/{measure}"
-        trials = self._backend.get_all_trials(self._studies[name])
+        with self._usable():
+            trials = self._backend.get_all_trials(self._studies[name])
         if any(ATTRIBUTE not in trial.user_attrs for trial in trials):
             raise ValueError(
                 f"The study {name!r} in 'storage' {self.where!r} has trials that were not run by "
@@ -249,8 +293,9 @@ class SearchStorage:
         if self._backend is None:
             return
         study = self._studies[f"{self.study_name}/{measure}"]
-        trial = self._backend.create_new_trial(study, record.frozen(distributions))
-        number = self._backend.get_trial(trial).number
+        with self._usable():
+            trial = self._backend.create_new_trial(study, record.frozen(distributions))
+            number = self._backend.get_trial(trial).number
         if number != record.number:
             raise RuntimeError(
                 f"Trial {record.number} of the search {self.study_name!r} for {measure!r} was "

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
-from torch.utils.data import Dataset, Subset
 
+from sktransfer.finetune._inputs import take
 from sktransfer.finetune._search_sampling import TrialRecord, next_trial, quiet_optuna, seed_for
 from sktransfer.finetune._search_space import SearchSpace
 from sktransfer.finetune._search_watch import Watch
 from sktransfer.utils._measures import evaluate
-from sktransfer.utils._sklearn import _safe_indexing
 
 __all__ = ["SearchData", "SearchPlan", "configured", "run_trial"]
 
@@ -85,26 +84,6 @@ class SearchData:
         weights = None if self.sample_weight is None else self.sample_weight[train]
         data = SearchData(take(self.X, train), self.y[train], weights)
         return data, take(self.X, test), self.y[test]
-
-
-def take(X, rows):
-    """Give some rows of data of any form.
-
-    Parameters
-    ----------
-    X : array, tensor, data frame, list or Dataset
-        The data.
-    rows : ndarray of int
-        Which rows.
-
-    Returns
-    -------
-    X : as given
-        Those rows.
-    """
-    if isinstance(X, Dataset):
-        return Subset(X, rows.tolist())
-    return _safe_indexing(X, rows)
 
 
 @dataclass

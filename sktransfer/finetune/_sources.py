@@ -231,7 +231,7 @@ class TransformerSource:
     def __init__(self, transformer, X, device):
         self.backbone = clone(transformer)
         if not isinstance(transformer, FrozenEstimator):  # whose fit asks for y, and does nothing
-            self.backbone.fit(X)
+            self.backbone.fit(_in_one_order(X))
         self.device = resolve_device(device)
         self.module = nn.Identity()
         # Of all rows, as some transformers know their own data only; kept for the next call.
@@ -239,7 +239,7 @@ class TransformerSource:
         self.n_features = self._last[1].shape[1]
 
     def _transformed(self, X):
-        features = self.backbone.transform(X)
+        features = self.backbone.transform(_in_one_order(X))
         features = features.toarray() if issparse(features) else np.asarray(features)
         if features.ndim != 2 or features.dtype.kind not in "fiub":
             raise ValueError(
@@ -318,3 +318,8 @@ class TransformerSource:
             Where the head lies.
         """
         self.module, self.device = module, device
+
+
+def _in_one_order(X):
+    """Bring an array into the order in memory by which sums are rounded in one way."""
+    return X if getattr(getattr(X, "flags", None), "c_contiguous", True) else X.copy(order="C")

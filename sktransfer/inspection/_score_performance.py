@@ -18,19 +18,26 @@ from ._panels import (
     fit_labels,
     given_axes,
     grid_shape,
-    make_room,
     new_axes,
     note_below,
     note_height,
     text_width,
     wrap,
 )
-from ._score_tables import mean_or, ragged_table, read_cells, read_reference, summary
+from ._score_panel import (
+    NAME_SIZE,
+    ScorePanel,
+    draw_bars,
+    draw_missing,
+    number_key,
+    score_notes,
+)
+from ._score_tables import mean_or, ragged_table, read_cells, read_reference
 
 __all__ = ["ScorePerformanceDisplay"]
 
-_COLOR, _GREY = "#0072B2", "#767676"
-_NAME_SIZE, _LABEL_SIZE, _TITLE_SIZE = 8, 9, 10
+_COLOR = "#0072B2"
+_LABEL_SIZE, _TITLE_SIZE = 9, 10
 _INTERVALS = ("range", "std")
 # Names stand beside their points up to so many, of so many inches, in a single panel.
 _MOST_NAMES, _LONGEST_NAME = 16, 1.3
@@ -324,12 +331,12 @@ class ScorePerformanceDisplay:
         panels = self._panels(interval)
         axes = given_axes(ax, self.titles, "'target', 'metric' or 'fraction'")
         own_figure = axes is None
-        longest = max(text_width(name, _NAME_SIZE) for name in self.candidates)
+        longest = max(text_width(name, NAME_SIZE) for name in self.candidates)
         if names == "auto":
             few = len(panels) == 1 and len(self.candidates) <= _MOST_NAMES
             names = "name" if few and longest <= _LONGEST_NAME else "number"
         numbered = names == "number"
-        handles = self._notes(panels)
+        handles = score_notes(panels, self.candidates)
         if own_figure:
             width, height = (4.2, 3.6) if len(panels) == 1 else (3.3, 3.0)
             key_width = (longest + 0.55) * numbered
@@ -349,12 +356,11 @@ class ScorePerformanceDisplay:
                 "linewidths": 0.7,
                 "zorder": 4,
             }
-            shown = panel["shown"]
-            x, y = panel["score"][0][shown], panel["performance"][0][shown]
-            self.points_.append(panel_ax.scatter(x, y, **{**style, **(point_kwargs or {})}))
-            self.errorbars_.append(_draw_bars(panel_ax, panel, errorbar_kwargs or {}))
+            style |= point_kwargs or {}
+            self.points_.append(panel_ax.scatter(*panel.points(), **style))
+            self.errorbars_.append(draw_bars(panel_ax, panel, errorbar_kwargs or {}))
             panel_ax.margins(0.1)
-            self._draw_missing(panel_ax, panel)
+            draw_missing(panel_ax, panel)
             room = width - 0.75 if own_figure else panel_ax.bbox.width / panel_ax.figure.dpi
             self._label_panel(panel_ax, place, panel, coefficient, max(room, 1))
             if not own_figure or place % n_columns == 0:
@@ -362,90 +368,36 @@ class ScorePerformanceDisplay:
         self.axes_, self.ax_, self.figure_ = np.array(axes, dtype=object), axes[0], axes[0].figure
         if not own_figure:
             fit_labels(axes)
-        self.key_ = self._draw_key(axes, own_figure) if numbered else None
+        self.key_ = number_key(axes, own_figure, self.candidates) if numbered else None
         self.legend_ = note_below(axes, own_figure, handles)
         if own_figure:
             # Names find their places once the axes have theirs.
             self.figure_.draw_without_rendering()
         for panel, panel_ax in zip(panels, axes, strict=True):
-            shown = np.flatnonzero(panel["shown"])
-            points = np.column_stack([panel[side][0][shown] for side in ("score", "performance")])
+            shown = np.flatnonzero(panel.shown)
+            points = np.column_stack(panel.points())
             texts = [str(i + 1) if numbered else str(self.candidates[i]) for i in shown]
-            bars = self._bars(panel)
-            self.texts_.append(annotate_points(panel_ax, points, texts, _NAME_SIZE, bars))
+            ends = panel.ends_of_bars()
+            self.texts_.append(annotate_points(panel_ax, points, texts, NAME_SIZE, ends))
         return self
 
-    # -- parts -------------------------------------------------------------------------------------
-
     def _panels(self, interval):
-        """Means and intervals of each panel, and which candidates it shows."""
-        panels = []
-        n_candidates, given = len(self.candidates), (self.titles, self.score_names)
+        """Check what is shown, and give the panels."""
+        given = (self.titles, self.score_names)
         if len({len(self.scores), len(self.performance), *map(len, given)}) > 1 or not self.scores:
             raise ValueError(
                 "'scores', 'performance', 'titles' and 'score_names' must have an entry for each "
                 "of at least one panel."
             )
-        for scores, performance in zip(self.scores, self.performance, strict=True):
-            panel = {}
-            for side, values in (("score", scores), ("performance", performance)):
-                values = np.asarray(values, dtype=float)
-                if values.ndim != 2 or len(values) != n_candidates or not n_candidates:
-                    raise ValueError(
-                        "'scores' and 'performance' must have a row for each of the "
-                        f"{n_candidates} candidates. Got an array of shape {values.shape}."
-                    )
-                panel[side] = summary(values, interval)
-            panel["unscored"] = ~np.isfinite(panel["score"][0])
-            panel["unknown"] = ~np.isfinite(panel["performance"][0])
-            panel["shown"] = ~(panel["unscored"] | panel["unknown"])
-            panels.append(panel)
-        return panels
-
-    @staticmethod
-    def _bars(panel):
-        """Give the ends of the bars of all points."""
-        x, y = (np.array(panel[side])[:, panel["shown"]] for side in ("score", "performance"))
-        across = [[x[1], y[0]], [x[2], y[0]]]
-        along = [[x[0], y[1]], [x[0], y[2]]]
-        return np.concatenate([np.moveaxis(ends, 2, 0) for ends in (across, along)])
-
-    def _notes(self, panels):
-        from matplotlib.lines import Line2D
-
-        handles = []
-        unscored = sum(int((panel["unscored"] & ~panel["unknown"]).sum()) for panel in panels)
-        if unscored:
-            label = f"no score ({unscored} {'candidate' if unscored == 1 else 'candidates'})"
-            if len(panels) > 1:
-                label = label[:-1] + " in all panels)"
-            style = {"marker": "x", "color": "none", "markeredgecolor": _GREY, "markersize": 6}
-            handles.append(Line2D([], [], label=label, **style))
-        unknown = np.logical_or.reduce([p["unknown"] & ~p["unscored"] for p in panels])
-        if unknown.any():
-            names = ", ".join(str(self.candidates[i]) for i in np.flatnonzero(unknown))
-            label = "not in the reference, or not for every target: " + names
-            if len(panels) == 1:
-                label = "not in the reference: " + names
-            handles.append(Line2D([], [], color="none", label=label))
-        return handles
-
-    @staticmethod
-    def _draw_missing(ax, panel):
-        """Mark the performance of those without a score at the left edge."""
-        heights = panel["performance"][0][panel["unscored"] & ~panel["unknown"]]
-        style = {"transform": ax.get_yaxis_transform(), "color": _GREY, "markersize": 6}
-        ax.plot([0.03] * len(heights), heights, "x", **style)
+        return [
+            ScorePanel(scores, performance, len(self.candidates), interval)
+            for scores, performance in zip(self.scores, self.performance, strict=True)
+        ]
 
     def _label_panel(self, ax, place, panel, coefficient, width):
-        shown, found, title = panel["shown"], None, self.titles[place]
+        found, title = None, self.titles[place]
         if coefficient is not None:
-            found = rank_correlation(
-                panel["score"][0][shown],
-                panel["performance"][0][shown],
-                coefficient,
-                n_permutations=0,
-            )
+            found = rank_correlation(*panel.points(), coefficient, n_permutations=0)
             value = f"undefined: {found.reason}"
             if found.reason is None:
                 low, high = found.interval
@@ -460,43 +412,3 @@ class ScorePerformanceDisplay:
         ax.grid(color="#e2e2e2", linewidth=0.7)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
-
-    def _draw_key(self, axes, own_figure):
-        """Explain numbers, beside the panels."""
-        from matplotlib.lines import Line2D
-
-        labels = [f"{place}  {name}" for place, name in enumerate(self.candidates, 1)]
-        handles = [Line2D([], [], color="none") for _ in labels]
-        style = {"handlelength": 0, "handletextpad": 0, "frameon": False, "labelspacing": 0.3}
-        last = axes[-1]
-        if own_figure:
-            where = {"loc": "outside right upper", "fontsize": _NAME_SIZE}
-            key = last.figure.legend(handles, labels, **where, **style)
-        else:
-            # As small as it must be to stand beside the axes.
-            size = last.bbox.height / last.figure.dpi * 72 / (1.5 * len(labels))
-            where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
-            where["fontsize"] = min(max(size, 5), _NAME_SIZE)
-            key = last.legend(handles, labels, **where, **style)
-            # The notes below become the legend of these axes.
-            last.add_artist(key)
-            key.set_clip_on(False)  # it is outside, and layouts must know
-            if last.figure.get_layout_engine() is None:
-                make_room(axes, right=key.get_window_extent().width + 8)
-        for text in key.get_texts():
-            text.set_parse_math(False)
-        return key
-
-
-def _draw_bars(ax, panel, options):
-    shown = panel["shown"]
-    spreads, x_y = {}, []
-    for side, name in (("score", "xerr"), ("performance", "yerr")):
-        mean, low, high = (part[shown] for part in panel[side])
-        x_y.append(mean)
-        if (high > low).any():
-            spreads[name] = np.array([mean - low, high - mean])
-    if not spreads:
-        return None
-    style = {"fmt": "none", "ecolor": "#8fb8d6", "elinewidth": 1.2, "zorder": 3}
-    return ax.errorbar(*x_y, **spreads, **{**style, **options})

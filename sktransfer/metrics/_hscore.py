@@ -163,6 +163,10 @@ class HScore(MomentMetric):
             kept = (1 - shrinkage) * spectrum.eigenvalues
             weight = kept / (kept + shrinkage * spectrum.trace / spectrum.n_features)
         most = min(len(moments.classes) - 1, spectrum.rank)
+        if shrinkage == 0.0 and spectrum.rank == spectrum.n_samples - 1:
+            # The features can say any labels. All networks of which that is so are tied, instead
+            # of ordered by rounding.
+            return spectrum, weight, shrinkage, float(most)
         return spectrum, weight, shrinkage, float(np.clip(explained @ weight, 0.0, most))
 
 

@@ -5,7 +5,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ..utils._sklearn import _check_feature_names
 from ._base import MomentMetric, RowMetric
-from ._registry import get_metric, metric_name
+from ._registry import find_metric, get_metric, metric_name
 
 
 class MetricInputs:
@@ -234,13 +234,15 @@ def score_metrics(
     return {name: known.fit(metric).score_ for name, metric in metrics.items()}
 
 
-def named_metrics(metrics):
+def named_metrics(metrics, argument="metrics"):
     """Bring one or several metrics into a dict of name to instance, in the order given.
 
     Parameters
     ----------
     metrics : str, TransferabilityMetric, list of these, or dict of name to these
         The metrics.
+    argument : str, default="metrics"
+        What the parameter is called in messages.
 
     Returns
     -------
@@ -259,18 +261,18 @@ def named_metrics(metrics):
     {'logme': LogME(), 'hscore': HScore(shrinkage=0.1)}
     """
     if isinstance(metrics, dict):
-        named = {name: get_metric(metric) for name, metric in metrics.items()}
+        named = {name: find_metric(metric, argument) for name, metric in metrics.items()}
     else:
         several = metrics if isinstance(metrics, list | tuple) else [metrics]
-        instances = [get_metric(metric) for metric in several]
+        instances = [find_metric(metric, argument) for metric in several]
         names = [metric_name(metric) for metric in instances]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(
-                f"metrics has {repeated} more than once; name them by a dict, such as "
+                f"{argument} has {repeated} more than once; name them by a dict, such as "
                 f"{{'{repeated[0]}': ..., '{repeated[0]}_2': ...}}."
             )
         named = dict(zip(names, instances, strict=True))
     if not named:
-        raise ValueError("metrics must name at least one metric; got none.")
+        raise ValueError(f"{argument} must name at least one metric; got none.")
     return named

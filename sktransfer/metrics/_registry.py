@@ -92,6 +92,24 @@ def get_metric(metric):
     >>> get_metric("logme")
     LogME()
     """
+    return find_metric(metric, "metric")
+
+
+def find_metric(metric, argument):
+    """Do what :func:`get_metric` does, for a parameter of another name.
+
+    Parameters
+    ----------
+    metric : str or TransferabilityMetric
+        A name or an instance.
+    argument : str
+        What the parameter is called in messages.
+
+    Returns
+    -------
+    metric : TransferabilityMetric
+        An instance.
+    """
     if isinstance(metric, str):
         name = metric.lower()
         if name in _METRICS_ELSEWHERE:
@@ -101,18 +119,18 @@ def get_metric(metric):
             return _METRICS[name]()
         except KeyError:
             raise ValueError(
-                f"metric must be one of {', '.join(metric_names())}; got {metric!r}."
+                f"{argument} must be one of {', '.join(metric_names())}; got {metric!r}."
             ) from None
     if isinstance(metric, type):
         raise TypeError(
-            f"metric must be a name or an instance; got the class {metric.__name__}, "
+            f"{argument} must be a name or an instance; got the class {metric.__name__}, "
             f"write {metric.__name__}()."
         )
     if not isinstance(metric, TransferabilityMetric) and not (
         hasattr(metric, "fit") and hasattr(metric, "needs")
     ):
         raise TypeError(
-            "metric must be a name or a transferability metric (an estimator with 'fit' and "
+            f"{argument} must be a name or a transferability metric (an estimator with 'fit' and "
             f"'needs'); got {metric!r}."
         )
     return metric

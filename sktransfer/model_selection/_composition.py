@@ -1,11 +1,17 @@
 """An estimator composed of named candidates and metrics: parameters, checks, tags, routing."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from ..utils._sklearn import _BaseComposition, _raise_for_params, _routing_enabled
+from ..utils._sklearn import (
+    InvalidParameterError,
+    _BaseComposition,
+    _raise_for_params,
+    _routing_enabled,
+)
 from ._extraction import Extractor, as_candidate
 from ._metric_collection import (
     get_collection_params,
@@ -97,6 +103,15 @@ class NamedCandidates(_BaseComposition):
         self._set_params("candidates", **params)
         return self
 
+    def _validate_params(self):
+        if isinstance(self.candidates, Mapping):
+            raise InvalidParameterError(
+                f"The 'candidates' parameter of {type(self).__name__} must be a list of (name, "
+                f"transformer) tuples: pass list(candidates.items()). Got a dict of "
+                f"{len(self.candidates)} candidates instead."
+            )
+        super()._validate_params()
+
     def _active_candidates(self):
         return [
             (name, as_candidate(candidate))
@@ -111,11 +126,17 @@ class NamedCandidates(_BaseComposition):
         ):
             raise ValueError(
                 "'candidates' must be a non-empty list of (name, transformer) tuples. "
-                f"Got {self.candidates!r} instead."
+                f"Got {' '.join(repr(self.candidates).split()):.200} instead."
             )
         names, candidates = zip(*self.candidates, strict=True)
-        self._validate_names(names)
-        self._check_estimators_are_instances(candidates)
+        try:
+            self._validate_names(names)
+        except ValueError as error:
+            raise ValueError(f"'candidates' has names that can't be used. {error}") from None
+        try:
+            self._check_estimators_are_instances(candidates)
+        except TypeError as error:
+            raise TypeError(f"'candidates' must hold instances. {error}") from None
         active = self._active_candidates()
         if not active:
             raise ValueError(

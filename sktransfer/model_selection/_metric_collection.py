@@ -51,7 +51,7 @@ def named_metrics(metric, argument="metric"):
                 f"The keys of {argument!r} must be non-empty strings without '__'. "
                 f"Got {invalid!r} instead."
             )
-    return metrics_by_name(metric)
+    return metrics_by_name(metric, argument)
 
 
 def validated_metrics(metric):

@@ -9,7 +9,7 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..backbones._store import FeatureStore
-from ..evaluation._resampling import random_generator
+from ..evaluation._resampling import check_resampling, random_generator
 from ..utils._announce import announce
 from ..utils._sklearn import (
     CallbackSupportMixin,
@@ -24,7 +24,8 @@ from ..utils._sklearn import (
 from ._composition import CandidateComposition
 from ._metric_collection import named_metrics
 from ._metric_search_agreement import Agreement, resampled
-from ._metric_search_grid import metric_settings
+from ._metric_search_data import check_data
+from ._metric_search_grid import by_setting, metric_settings
 from ._metric_search_reference import (
     Reference,
     check_choice_sizes,
@@ -33,7 +34,7 @@ from ._metric_search_reference import (
 )
 from ._metric_search_results import SearchScores, search_frame, search_table
 from ._selection import Progress, Selection
-from ._validation import usable_splits
+from ._validation import refuse_repeated_rows, usable_splits
 
 __all__ = ["MetricSearchCV"]
 
@@ -60,7 +61,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         nested as ``{"logme": {"tol": [1e-3, 1e-6]}}``. Values of one metric are combined with each
         other, not with those of other metrics. Of a list of dicts each adds its settings; an empty
         one stands for all metrics as they are. A metric that is not named is taken as it is.
-    reference : mapping, series, structured array or frame
+    reference : mapping, series, structured array, frame or ReferenceRanking
         The measured performance by name of the candidate; what
         :func:`~sktransfer.evaluation.rank_correlation` takes, with names.
     cv : int, splitter or iterable, default=None
@@ -71,8 +72,8 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
           holds classes.
         - a splitter or an iterable of (train, test) pairs: on each training part. The test
           indices are not looked at.
-        - an iterable of subsets: arrays of row numbers or masks, also at the head of a tuple, as
-          in ``(rows, fraction, repeat)``.
+        - an iterable of subsets: arrays of row numbers, each once, or masks, also at the head of a
+          tuple, as in ``(rows, fraction, repeat)``.
     scoring : str or sequence of str, default=("kendall", "weighted_kendall", "spearman", \
             "pearson", "top_k", "regret")
         Measures of agreement. The correlations are those of
@@ -84,7 +85,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         in `scoring`, else the first.
     k : int or dict of str to int, default=1
         How many candidates are chosen in "top_k", "regret" and "relative_top_k"; a dict such as
-        ``{"top_k": 3}`` says it for each.
+        ``{"top_k": 3}`` says it for each. These are undefined if fewer can be run.
     greater_is_better : bool, default=True
         Whether a larger reference is better; False for a loss.
     names : {"same", "common"}, default="same"
@@ -95,11 +96,12 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         What a candidate without a score does to the agreement of that metric, and an undefined
         split to the mean: it makes it undefined, with the reason, or is left out. Leaving out
         candidates that a metric fails on flatters the metric. With "omit" candidates without a
-        number in the reference are left out too; otherwise they are an error.
+        finite number in the reference are left out too; otherwise they are an error.
     level : float, default=0.95
         Of the limits, and of the set of settings that may be the best.
     n_resamples : int, default=1000
-        Bootstrap resamples of the candidates behind both. With 0 the table lacks their columns.
+        Bootstrap resamples of the candidates behind both, at least ``2 / (1 - level)``. With 0
+        the table lacks their columns, and no setting is told apart from the best.
     n_permutations : int, default=999
         Random references behind ``best_pvalue_``, which is NaN with 0.
     n_jobs : int, default=None
@@ -146,7 +148,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         by the deciding measure. It allows for the number of settings tried.
     tied_with_best_ : ndarray of int
         Rows that can't be told apart from the best by the deciding measure, itself among them.
-        For measures of a choice, or without resamples, only rows of equal mean.
+        For measures of a choice, or without resamples, all rows where it is defined.
     refit_scoring_ : str
         The deciding measure.
     scoring_ : list of str
@@ -230,7 +232,11 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         "level": [Interval(Real, 0, 1, closed="neither")],
         "n_resamples": [Interval(Integral, 0, None, closed="left")],
         "n_permutations": [Interval(Integral, 0, None, closed="left")],
-        "n_jobs": [Integral, None],
+        "n_jobs": [
+            Interval(Integral, None, -1, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
+            None,
+        ],
         "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "error_score": [StrOptions({"raise"}), "nan"],
         "random_state": ["random_state", np.random.Generator],
@@ -281,8 +287,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         self.verbose = verbose
 
     @_fit_context(
-        # candidates and metrics are not validated yet
-        prefer_skip_nested_validation=False
+        prefer_skip_nested_validation=False  # candidates and metrics are not validated yet
     )
     def fit(self, X, y, **fit_params):
         """Run all candidates, score them by all settings and compare with the reference.
@@ -305,10 +310,11 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         Raises
         ------
         ValueError
-            If a name is unknown, the reference doesn't fit the candidates, or no setting has a
-            defined agreement by the deciding measure.
+            If a name is unknown, the reference doesn't fit the candidates, `X` is not for them,
+            or no setting has a defined agreement by the deciding measure.
         """
         candidates = self._validate_candidates()
+        check_resampling(self.level, self.n_resamples, self.n_permutations)
         metrics = named_metrics(self.metrics, "metrics")
         for metric in metrics.values():
             if hasattr(metric, "_parameter_constraints"):
@@ -325,16 +331,14 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         )
         sizes = check_choice_sizes(self.k, len(reference.names), scorings)
         reference.require_defined(deciding, sizes[deciding])
-        for_metrics, for_resamples, for_references = random_generator(self.random_state).spawn(3)
+        for_metrics, *generators = random_generator(self.random_state).spawn(3)
         settings = metric_settings(metrics, self.param_grid, int(for_metrics.integers(2**32)))
         candidates = [pair for pair in candidates if pair[0] in reference.names]
+        check_data(X, y, candidates, len(candidates) if self.error_score == "raise" else 2)
         prepared = self._prepare(X, y, fit_params, "fit", candidates, metrics)
+        refuse_repeated_rows(prepared["splits"], len(prepared["y"]))
         usable = usable_splits(prepared["splits"], prepared["y"])
-        prepared["sample_weights"] = {
-            setting.label: prepared["sample_weights"][setting.metric]
-            for setting in settings
-            if setting.metric in prepared["sample_weights"]
-        }
+        prepared["sample_weights"] = by_setting(prepared["sample_weights"], settings)
 
         context = self._init_callback_context(
             max_subtasks=len(candidates), sequential_subtasks=False
@@ -342,27 +346,30 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         names = [name for name, _ in candidates]
         n_splits = None if self.cv is None else len(prepared["splits"])
         results = SearchScores(names, settings, n_splits, usable)
-        Selection(
+        selection = Selection(
             metrics=results.metrics,
             deciding=None,
             results=results,
             progress=Progress(context, self, names if self.verbose else ()),
             keep_candidates=False,
             **prepared,
-        ).run()
-        self._compare(results, reference, scorings, deciding, for_resamples, for_references)
+        )
+        # Features that are not finite are told of with the name of the candidate.
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            selection.run()
+        self._compare(X, results, reference, scorings, sizes, deciding, generators)
         self._remember_columns(X)
         for message, category in results.warnings_to_give():
             announce(message, category)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _compare(self, results, reference, scorings, deciding, for_resamples, for_references):
+    def _compare(self, X, results, reference, scorings, sizes, deciding, generators):
         """Compare all scores with the reference and store what is found."""
         if len(reference.names) - len(results.not_run) < 2:
-            raise results.too_few_error()
-        reference = reference.without(results.not_run)
-        sizes = check_choice_sizes(self.k, len(reference.names), scorings)
+            raise results.too_few_error(X)
+        for_resamples, for_references = generators
+        reference = reference.without(results.not_run, results.not_run_in_words())
         places = [results.candidates.index(name) for name in reference.names]
         scores = results.table[:, :, places]
         agreements = {
@@ -373,7 +380,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         }
         decided = agreements[deciding]
         if np.isnan(decided.mean).all():
-            raise results.nothing_defined_error(decided)
+            raise results.nothing_defined_error(decided, X)
 
         uncertainty = resampled(agreements, self.n_resamples, self.level, for_resamples)
         self.cv_results_ = search_table(
@@ -393,22 +400,15 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         self.best_pvalue_ = np.nan
         if self.n_permutations:
             self.best_pvalue_ = decided.best_pvalue(self.n_permutations, for_references)
-        tied = uncertainty[deciding][2] if deciding in uncertainty else decided.rank == 1
+        tied = uncertainty[deciding][2] if deciding in uncertainty else ~np.isnan(decided.mean)
         self.tied_with_best_ = np.flatnonzero(tied)
         self.chance_ = {scoring: reference.chance(scoring, sizes[scoring]) for scoring in scorings}
-        self.scores_ = [
-            [dict(zip(results.candidates, map(float, split), strict=True)) for split in splits]
-            for splits in results.table
-        ]
+        self.scores_ = results.by_name()
         self.reference_ = dict(zip(reference.names, reference.values.tolist(), strict=True))
         self.left_out_ = reference.left_out
         self.failures_ = results.failures()
         self.split_failures_ = results.split_reasons
-        self.warnings_ = {
-            name: [message for _, message in said]
-            for name, said in results.warnings.items()
-            if said
-        }
+        self.warnings_ = results.messages()
         self.n_splits_ = results.table.shape[1]
 
     def _remember_columns(self, X):

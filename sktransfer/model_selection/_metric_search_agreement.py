@@ -111,6 +111,8 @@ class Agreement:
             flips = (None, None if reference.greater_is_better else "loss")
             _, value, reason, sides = correlate(pair, self.scoring, flips, self.nan_policy)
             return value, reason, ~missing, sides
+        if self.k > len(scores):
+            return np.nan, f"only {len(scores)} candidates, fewer than k={self.k}", None, None
         value = CHOICES[self.scoring](
             dict(zip(reference.names, scores, strict=True)),
             dict(zip(reference.names, reference.values, strict=True)),
@@ -135,7 +137,6 @@ class Agreement:
             values = values[~np.isnan(values)]
         if not len(values) or np.isnan(values).any():
             return np.nan, np.nan
-        # An infinite regret is a number, and the sum of them is.
         mean = math.fsum(values) / len(values)
         return mean, float(np.std(values)) if len(values) > 1 else np.nan
 

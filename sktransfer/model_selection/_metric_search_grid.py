@@ -10,7 +10,7 @@ from sklearn.model_selection import ParameterGrid
 
 from ..utils._sklearn import InvalidParameterError
 
-__all__ = ["Setting", "metric_settings"]
+__all__ = ["Setting", "by_setting", "metric_settings"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def metric_settings(metrics, param_grid, seed):
     TypeError
         If the grid is made of something else than dicts with names as keys.
     ValueError
-        If a name in it is unknown, or a parameter has no values or a wrong one.
+        If a name in it is unknown, a parameter has no values or a wrong one, or a setting is there
+        twice.
     """
     grids = {name: [] for name in metrics}
     for grid in _dicts(param_grid):
@@ -66,8 +67,12 @@ def metric_settings(metrics, param_grid, seed):
             grids[name].append(values)
     settings, taken = [], set()
     for name, metric in metrics.items():
+        of_metric = []
         for params in ParameterGrid(grids[name] or [{}]):
             label = once = _label(name, params)
+            if any(_are_same(params, others) for others in of_metric):
+                raise ValueError(f"'param_grid' must give each setting once. Got {label} twice.")
+            of_metric.append(params)
             n = 1
             while label in taken:
                 n += 1
@@ -75,6 +80,24 @@ def metric_settings(metrics, param_grid, seed):
             taken.add(label)
             settings.append(Setting(label, name, params, _with_params(metric, params, seed)))
     return settings
+
+
+def by_setting(by_metric, settings):
+    """Give what belongs to a metric to all of its settings.
+
+    Parameters
+    ----------
+    by_metric : dict of str to object
+        For some of the metrics.
+    settings : list of Setting
+        The settings.
+
+    Returns
+    -------
+    by_label : dict of str to object
+        For the settings of these metrics.
+    """
+    return {s.label: by_metric[s.metric] for s in settings if s.metric in by_metric}
 
 
 def _dicts(param_grid):
@@ -143,6 +166,23 @@ def _with_params(metric, params, seed):
         except InvalidParameterError as error:
             raise ValueError(f"'param_grid' has a wrong value: {error}") from error
     return estimator
+
+
+def _are_same(params, others):
+    """Tell whether two settings of a metric are one."""
+    return params.keys() == others.keys() and all(
+        _is_same(value, others[key]) for key, value in params.items()
+    )
+
+
+def _is_same(value, other):
+    plain = int, float, str, np.number
+    if isinstance(value, plain) and isinstance(other, plain):
+        # True equals 1, and need not mean the same to a metric.
+        return value == other and isinstance(value, bool) == isinstance(other, bool)
+    if isinstance(value, list | tuple) and type(value) is type(other):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    return value is other
 
 
 def _own(value):

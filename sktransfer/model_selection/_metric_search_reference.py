@@ -50,7 +50,7 @@ class Reference:
         names : {"same", "common"}
             Whether a name on one side only is an error.
         nan_policy : {"propagate", "omit"}
-            Whether a candidate without a number is an error.
+            Whether a candidate without a finite number is an error.
         greater_is_better : bool
             Whether a larger number is better.
 
@@ -75,7 +75,7 @@ class Reference:
         kept = np.array([n not in dropped for n in read.names], dtype=bool)
         read = Scores(
             read.values[kept],
-            read.missing[kept],
+            (read.missing | ~np.isfinite(read.values))[kept],
             tuple(name for name in read.names if name not in dropped),
         )
         nothing = np.zeros(len(candidates))
@@ -84,8 +84,8 @@ class Reference:
         if pair.missing.any() and nan_policy == "propagate":
             without = [n for n, missing in zip(pair.names, pair.missing, strict=True) if missing]
             raise ValueError(
-                f"'reference' has no number for {listed(without)}, so that no agreement would be "
-                "defined. With nan_policy='omit' candidates without a number are left out."
+                f"'reference' has no finite number for {listed(without)}, so that no agreement "
+                "would be defined. With nan_policy='omit' such candidates are left out."
             )
         pair = pair.select(~pair.missing)
         found = cls(pair.names, pair.y, greater_is_better, pair.left_out)
@@ -93,17 +93,23 @@ class Reference:
         keys = list(zip(found.signed.tolist(), found.names, strict=True))
         return found.select(sorted(range(len(keys)), key=keys.__getitem__))
 
-    def require_two(self):
-        """Refuse a reference that nothing can agree with."""
+    def require_two(self, not_run=""):
+        """Refuse a reference that nothing can agree with.
+
+        Parameters
+        ----------
+        not_run : str, default=""
+            A sentence on candidates that could not be run, after a space.
+        """
         if len(self.names) < 2:
             raise ValueError(
-                "An agreement needs at least 2 candidates with a number in 'reference'. "
-                f"Got {len(self.names)}."
+                "An agreement needs at least 2 candidates with a finite number in 'reference'. "
+                f"Got {len(self.names)}.{not_run}"
             )
         if not (self.values != self.values[0]).any():
             raise ValueError(
                 "'reference' must tell candidates apart. "
-                f"Got {self.values[0]} for all {len(self.names)} of them."
+                f"Got {self.values[0]} for all {len(self.names)} of them.{not_run}"
             )
 
     def select(self, places):
@@ -128,13 +134,15 @@ class Reference:
             left_out=self.left_out + dropped,
         )
 
-    def without(self, names):
-        """Leave candidates out.
+    def without(self, names, not_run):
+        """Leave candidates out that could not be run.
 
         Parameters
         ----------
         names : collection of str
             Which.
+        not_run : str
+            A sentence on them, after a space, for the message if too little is left.
 
         Returns
         -------
@@ -142,7 +150,7 @@ class Reference:
             Without them.
         """
         found = self.select([i for i, name in enumerate(self.names) if name not in names])
-        found.require_two()
+        found.require_two(not_run)
         return found
 
     @property
@@ -183,10 +191,12 @@ class Reference:
         Returns
         -------
         chance : float
-            0 for a correlation.
+            0 for a correlation; NaN if there are fewer than `k` candidates.
         """
         if scoring not in CHOICES:
             return 0.0
+        if k > len(self.names):
+            return np.nan
         values = dict(zip(self.names, self.values.tolist(), strict=True))
         perfect = dict(zip(self.names, self.signed.tolist(), strict=True))
         return CHOICES[scoring](perfect, values, k, greater_is_better=self.greater_is_better).chance

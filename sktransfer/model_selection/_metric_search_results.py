@@ -4,6 +4,7 @@ import numpy as np
 
 from ..exceptions import CandidateFailedWarning
 from ._metric_search_agreement import CHOICES
+from ._metric_search_data import described, oddity
 from ._results import SelectionResults, grouped_reasons, joined, reason_of
 
 __all__ = ["SearchScores", "search_frame", "search_table"]
@@ -144,8 +145,51 @@ class SearchScores(SelectionResults):
             given.append((f"{message} ({about}{more})", category))
         return given
 
-    def too_few_error(self):
+    def not_run_in_words(self):
+        """Say which candidates could not be run, and why.
+
+        Returns
+        -------
+        text : str
+            A sentence after a space, or nothing.
+        """
+        if not self.not_run:
+            return ""
+        told = grouped_reasons(self.not_run, len(self.candidates))
+        return f" Left out, because they could not be run: {told}"
+
+    def by_name(self):
+        """Give all scores by the names of the candidates.
+
+        Returns
+        -------
+        scores : list of list of dict of str to float
+            For each setting and split.
+        """
+        return [
+            [dict(zip(self.candidates, map(float, split), strict=True)) for split in splits]
+            for splits in self.table
+        ]
+
+    def messages(self):
+        """Give what the metrics warned of.
+
+        Returns
+        -------
+        messages : dict of str to list of str
+            For each candidate that caused a warning.
+        """
+        return {
+            name: [message for _, message in said] for name, said in self.warnings.items() if said
+        }
+
+    def too_few_error(self, X):
         """Build the error for too few candidates that could be run.
+
+        Parameters
+        ----------
+        X : array-like
+            The data.
 
         Returns
         -------
@@ -156,20 +200,22 @@ class SearchScores(SelectionResults):
         raised = list(self.errors[self.settings[0].label].values())
         no_type = not n_left and all(isinstance(error, TypeError) for error in raised)
         error = (TypeError if no_type else ValueError)(
-            f"An agreement needs at least 2 candidates, and only {n_left} of "
-            f"{len(self.candidates)} could be run. "
+            f"Only {n_left} of {len(self.candidates)} candidates could be run on X, "
+            f"{described(X)}, and an agreement needs at least 2.{oddity(X)} "
             + grouped_reasons(self.not_run, len(self.candidates))
         )
         error.__cause__ = raised[0]
         return error
 
-    def nothing_defined_error(self, agreement):
+    def nothing_defined_error(self, agreement, X):
         """Build the error for a measure that no setting has a number of.
 
         Parameters
         ----------
         agreement : Agreement
             By this measure.
+        X : array-like
+            The data.
 
         Returns
         -------
@@ -182,12 +228,18 @@ class SearchScores(SelectionResults):
         said = "; ".join(
             f"{joined(map(repr, metrics))}: {reason}" for reason, metrics in by_reason.items()
         )
-        raised = [error for errors in self.errors.values() for error in errors.values()]
+        raised = [
+            error
+            for errors in self.errors.values()
+            for (candidate, _), error in errors.items()
+            if candidate not in self._failed_runs
+        ]
         because = f" A score is missing because: {reason_of(raised[0])}" if raised else ""
         if raised and agreement.nan_policy == "propagate":
             because += " With nan_policy='omit' candidates without a score are left out."
         error = ValueError(
-            f"No metric has a defined {agreement.scoring!r} with the reference. {said}.{because}"
+            f"No metric has a defined {agreement.scoring!r} with the reference. {said}."
+            f"{because}{self.not_run_in_words()}{oddity(X)}"
         )
         error.__cause__ = raised[0] if raised else None
         return error

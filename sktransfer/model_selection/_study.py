@@ -13,6 +13,7 @@ from ..evaluation._correlation import check_option
 from ..utils._sklearn import HasMethods, Interval, StrOptions
 from ._composition import NamedCandidates
 from ._metric_collection import named_metrics, validated_metrics
+from ._study_checks import candidates_on_target, check_run_options, check_target_arguments
 from ._study_inputs import (
     library_versions,
     metric_records,
@@ -23,7 +24,7 @@ from ._study_reference import check_reference, references_by_target
 from ._study_run import StudyRun, known_identities
 from ._study_shown import combine_pools, shown_tables
 from ._study_store import StudyStore
-from ._study_target import check_target_arguments, read_subsets, target_inputs
+from ._study_target import read_subsets, target_inputs
 from ._subsets import NestedStratifiedSubsets
 from ._validation import open_memory
 
@@ -31,7 +32,6 @@ __all__ = ["RobustnessStudy"]
 
 _KINDS = ("intra", "ref", "inter")
 _NAN_POLICIES = ("propagate", "omit")
-_TAKEN = ("target", "metric", "fraction", "repeat")
 
 
 class RobustnessStudy(NamedCandidates, BaseEstimator):
@@ -261,7 +261,7 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         CandidateFailedWarning
             If cells failed, now or before.
         """
-        given = self._checked(X, y, target, groups, exclude)
+        given = self._checked(X, y, target, groups, exclude, retry_failed)
         candidates, metrics, y, subsets, described, memory = given
         seed = int(self.random_state)
         records = metric_records(metrics, seed)
@@ -301,25 +301,12 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         run.announce(self._tables().rows)
         return self
 
-    def _checked(self, X, y, target, groups, exclude):
+    def _checked(self, X, y, target, groups, exclude, retry_failed):
         """Check everything that can be checked before work starts."""
         self._validate_params()
-        active = dict(self._validate_candidates())
-        taken = [name for name in active if name in _TAKEN]
-        if taken:
-            raise ValueError(
-                f"Names of candidates must not be those of columns, {list(_TAKEN)!r}. "
-                f"Got {taken[0]!r}."
-            )
-        exclude = [exclude] if isinstance(exclude, str) else list(exclude)
-        unknown = [name for name in exclude if name not in dict(self.candidates)]
-        if unknown:
-            raise ValueError(
-                f"'exclude' must have names of candidates, {list(active)!r}. Got {unknown!r}."
-            )
-        candidates = {name: active[name] for name in active if name not in exclude}
-        if not candidates:
-            raise ValueError(f"'exclude' leaves no candidate for target {target!r}.")
+        active, names = dict(self._validate_candidates()), [name for name, _ in self.candidates]
+        candidates = candidates_on_target(active, names, exclude, target)
+        check_run_options(self.n_jobs, retry_failed)
         metrics = validated_metrics(self.metrics)
         y = check_target_arguments(X, y, target, groups)
         check_reference(self.reference, target, list(candidates))

@@ -239,7 +239,7 @@ class StudyRun:
     def _results(self, units):
         """Work on units in whatever processes joblib has; give results as they come."""
         left = {(unit.candidate, unit.fraction, unit.repeat): unit for unit in units}
-        is_second_try = False
+        n_left = None
         while left:
             try:
                 with closing(_parallel(self.n_jobs, list(left.values()))) as results:
@@ -252,11 +252,14 @@ class StudyRun:
                     # gone from the store meanwhile: here it is still open.
                     yield from map(run_unit, left.values())
                     return
-                # A process was killed, for its memory maybe. Others take its place once.
-                if is_second_try:
-                    error.add_note(f"Results so far are in {self.called}; a further run continues.")
+                # A process was killed, for its memory maybe. Others take its place, as long as
+                # they get any further.
+                if n_left == len(left):
+                    error.add_note(
+                        f"{self.called} has the results so far; a further run continues."
+                    )
                     raise
-                is_second_try = True
+                n_left = len(left)
 
     def _record(self, result):
         """Write down a result, and tell how far the run has come."""

@@ -8,55 +8,17 @@ import numpy as np
 from ..backbones._store_content import content_digest
 from ..backbones._store_data import digest_data
 from ..backbones._store_hashing import array_digest
-from ..utils._sklearn import _num_samples
 from ._study_inputs import said_parameters, said_value
-from ._validation import check_target
 
 __all__ = [
     "StudySubset",
     "TargetInputs",
-    "check_target_arguments",
     "read_subsets",
     "target_inputs",
 ]
 
 #: Parameters of a splitter that more subsets are asked for with.
 _GROWING = ("fractions", "n_repeats")
-
-
-def check_target_arguments(X, y, target, groups):
-    """Check what a target is given by.
-
-    Parameters
-    ----------
-    X, y : data
-        Its data and labels.
-    target : str
-        Its name.
-    groups : array-like or None
-        Groups of samples.
-
-    Returns
-    -------
-    y : ndarray
-        The labels as an array.
-
-    Raises
-    ------
-    ValueError
-        If something is wrong.
-    """
-    if not isinstance(target, str) or not target:
-        raise ValueError(f"'target' must be a name, a non-empty string. Got {target!r} instead.")
-    if y is None:
-        raise ValueError("RobustnessStudy requires y, the labels of the target. Got None.")
-    y = check_target(X, y)
-    if groups is not None and _num_samples(groups) != len(y):
-        raise ValueError(
-            f"'groups' must have a group for each of the {len(y)} samples. "
-            f"Got {_num_samples(groups)}."
-        )
-    return y
 
 
 @dataclass(frozen=True)
@@ -113,6 +75,11 @@ def read_subsets(splitter, X, y, groups, include_full):
     ValueError
         If there is none, one is there twice, or row numbers are wrong.
     """
+    if isinstance(splitter, type):
+        raise ValueError(
+            "The 'subsets' parameter must be a splitter. "
+            f"Got the class {splitter.__name__} instead; call it, as in {splitter.__name__}()."
+        )
     n_samples, found = len(y), {}
     for item in splitter.split(X, y, groups):
         try:
@@ -121,7 +88,7 @@ def read_subsets(splitter, X, y, groups, include_full):
         except (TypeError, ValueError) as error:
             raise ValueError(
                 "The 'subsets' parameter must be a splitter that yields (indices, fraction, "
-                f"repeat). Got {item!r:.200} instead."
+                f"repeat). Got {' '.join(repr(item).split()):.80} instead."
             ) from error
         called = f"The subset of fraction {fraction:g} and repeat {repeat} from 'subsets'"
         if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":

@@ -12,7 +12,14 @@ from sklearn.utils.validation import check_memory
 from ..backbones._store import FeatureStore
 from ..utils._target import refuse_masked
 
-__all__ = ["check_target", "check_weights", "open_memory", "training_rows", "usable_splits"]
+__all__ = [
+    "check_target",
+    "check_weights",
+    "open_memory",
+    "refuse_repeated_rows",
+    "training_rows",
+    "usable_splits",
+]
 
 
 def check_target(X, y, estimator="TransferabilitySelector"):
@@ -143,14 +150,19 @@ def training_rows(cv, X, y, split_params):
     if isinstance(cv, Integral):
         is_classification = type_of_target(y) in ("binary", "multiclass")
         folds = StratifiedKFold if is_classification else KFold
-        cv = folds(cv, shuffle=True, random_state=0)
+        cv = folds(int(cv), shuffle=True, random_state=0)
     n_samples = len(y)
     # Splitters want rows to count; what X is made of isn't theirs to judge.
     X = X if hasattr(X, "shape") else np.empty((n_samples, 0))
     rows = []
-    for split in cv.split(X, y, **split_params) if hasattr(cv, "split") else cv:
+    for split in _split(cv, X, y, split_params) if hasattr(cv, "split") else cv:
         train = _training_part(split)
-        if train.dtype == bool and train.shape == (n_samples,):
+        if train.dtype == bool:
+            if train.shape != (n_samples,):
+                raise ValueError(
+                    f"Split {len(rows)} of 'cv' is a mask of shape {train.shape}, which must have "
+                    f"an entry for each of the {n_samples} samples."
+                )
             train = np.flatnonzero(train)
         if train.size == 0 or train.dtype.kind not in "iu" or train.ndim != 1:
             raise ValueError(
@@ -160,12 +172,21 @@ def training_rows(cv, X, y, split_params):
         if train.min() < -n_samples or train.max() >= n_samples:
             raise ValueError(
                 f"The training part of split {len(rows)} of 'cv' has rows that don't exist: "
-                f"there are {n_samples} samples, and row {train.max()} is asked for."
+                f"there are {n_samples} samples, and row "
+                f"{train.max() if train.max() >= n_samples else train.min()} is asked for."
             )
         rows.append(train)
     if not rows:
         raise ValueError("'cv' must have at least one split. Got an empty iterable instead.")
     return rows
+
+
+def _split(cv, X, y, split_params):
+    """Let a splitter split, and say of what it refuses that 'cv' is to blame."""
+    try:
+        return list(cv.split(X, y, **split_params))
+    except ValueError as error:
+        raise ValueError(f"'cv' cannot split these {len(y)} samples: {error}") from error
 
 
 def _training_part(split):
@@ -174,6 +195,34 @@ def _training_part(split):
     if split.ndim == 2 if is_array else isinstance(split, tuple | list):
         return np.asarray(split[0] if len(split) and not np.isscalar(split[0]) else split)
     return np.asarray(split)
+
+
+def refuse_repeated_rows(splits, n_samples):
+    """Refuse splits that have a sample more than once.
+
+    A copy is its own nearest neighbour, and samples count as independent ones.
+
+    Parameters
+    ----------
+    splits : list of ndarray of int or None
+        The samples of each split; None for all.
+    n_samples : int
+        How many there are; negative rows count from the end.
+
+    Raises
+    ------
+    ValueError
+        If there is such a split.
+    """
+    for split, rows in enumerate(splits):
+        if rows is None:
+            continue
+        found, counts = np.unique(rows % n_samples, return_counts=True)
+        if counts.max() > 1:
+            raise ValueError(
+                f"The training part of split {split} of 'cv' must have each row once. "
+                f"Got row {found[counts.argmax()]} {counts.max()} times."
+            )
 
 
 def usable_splits(splits, y):

@@ -10,7 +10,25 @@ from sklearn.utils.metaestimators import available_if
 from ._sklearn import _BaseScorer, _num_samples
 from ._target import as_target_array
 
-__all__ = ["MEASURES", "evaluate", "get_measures", "knows_its_needs"]
+__all__ = ["MEASURES", "default_scoring", "evaluate", "get_measures", "knows_its_needs"]
+
+
+def default_scoring(estimator):
+    """Name the measures of an estimator that nobody has chosen others for.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A classifier or a regressor.
+
+    Returns
+    -------
+    names : list of str
+        The first one is what scikit-learn's own ``score`` gives.
+    """
+    if is_regressor(estimator):
+        return ["r2", "neg_mean_squared_error"]
+    return ["accuracy", "roc_auc_ovr"]
 
 
 def get_measures(scoring):
@@ -220,7 +238,8 @@ def _labels(estimator, y, measure):
     if is_regressor(estimator):
         raise ValueError(
             f"The measure {measure!r} is for classifiers; got the regressor "
-            f"{type(estimator).__name__}."
+            f"{type(estimator).__name__}, for which there are 'r2' and 'neg_mean_squared_error', "
+            "for instance."
         )
     y = np.asarray(as_target_array(y))
     if y.ndim == 2 and y.shape[1] == 1:

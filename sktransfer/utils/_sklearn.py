@@ -4,6 +4,8 @@ A new scikit-learn release can then break one file. Public scikit-learn names ar
 they are used.
 """
 
+from numbers import Integral
+
 from sklearn.base import _fit_context
 from sklearn.callback import CallbackSupportMixin  # public, but marked experimental in 1.9
 from sklearn.metrics._scorer import _BaseScorer
@@ -12,12 +14,13 @@ from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils._param_validation import (
     HasMethods,
     Hidden,
-    Interval,
     InvalidParameterError,
     Options,
     StrOptions,
+    validate_parameter_constraints,
     validate_params,
 )
+from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._repr_html.estimator import _VisualBlock
 from sklearn.utils._set_output import _get_output_config, _wrap_data_with_container
 from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
@@ -32,6 +35,7 @@ from sklearn.utils.validation import (
 )
 
 __all__ = [
+    "N_JOBS",
     "CallbackSupportMixin",
     "HasMethods",
     "Hidden",
@@ -55,5 +59,22 @@ __all__ = [
     "_safe_indexing",
     "_wrap_data_with_container",
     "check_matplotlib_support",
+    "validate_parameter_constraints",
     "validate_params",
+]
+
+
+class Interval(_Interval):
+    """An interval of numbers; to Python, True is a number too, and here it is none."""
+
+    def is_satisfied_by(self, val):
+        """Tell whether a value is a number in the interval."""
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+#: What a parameter ``n_jobs`` may be: joblib knows no 0.
+N_JOBS = [
+    Interval(Integral, None, -1, closed="right"),
+    Interval(Integral, 1, None, closed="left"),
+    None,
 ]

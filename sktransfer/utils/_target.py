@@ -17,6 +17,7 @@ __all__ = [
     "check_class_weight",
     "check_weights",
     "encode_target",
+    "kind_of_labels",
     "refuse_masked",
 ]
 
@@ -250,6 +251,24 @@ def as_labels(values, what):
     if kind == "numbers":
         return np.array(values.tolist()).reshape(values.shape)
     raise ValueError(f"{what} must hold strings or numbers; got values of type {kind}.")
+
+
+def kind_of_labels(labels):
+    """Say in a word what labels are: two kinds have none in common.
+
+    Parameters
+    ----------
+    labels : ndarray
+        Labels of one type.
+
+    Returns
+    -------
+    kind : {"strings", "bytes", "numbers"}
+        The kind.
+    """
+    if labels.dtype.kind == "O":
+        labels = as_labels(labels, "The target y")
+    return {"U": "strings", "T": "strings", "S": "bytes"}.get(labels.dtype.kind, "numbers")
 
 
 def _kind(value):

@@ -346,3 +346,13 @@ def test_images_that_change_by_chance_are_refused_whichever_row_changes(changed)
 
     with pytest.raises(ValueError, match="gives other pixels for row"):
         as_images(Flipping(), ImagePreprocessing((0.5,), (0.5,)))
+
+
+def test_vectors_are_no_items():
+    vectors = Tensors(torch.rand(6, 5), torch.arange(6))
+    told = r"^X is a data set \(TensorDataset\) of vectors, .*shape \(5,\) in row 0. Pass .* array"
+    for backbone in (TorchBackbone(nn.Linear(5, 2)), pixels()):
+        with pytest.raises(ValueError, match=told):
+            backbone.fit(vectors)
+    with pytest.raises(ValueError, match=told):
+        pixels().fit(COLOUR).transform(vectors)

@@ -256,6 +256,18 @@ def test_the_classifier_can_be_named_or_denied():
         TorchBackbone(network, **UNIT, classifier="fc").fit(IMAGES)
 
 
+@pytest.mark.parametrize("change", [np.asfortranarray, lambda X: np.repeat(X, 2, axis=1)[:, ::2]])
+def test_the_order_in_memory_decides_nothing(change):
+    wide = np.random.default_rng(1).normal(size=(40, 33)).astype(np.float32)
+    backbone = TorchBackbone(nn.Sequential(nn.Linear(33, 9), nn.Tanh(), nn.Linear(9, 3)))
+    expected = backbone.fit(wide).extract(wide)
+    for got, want in zip(backbone.fit(change(wide)).extract(change(wide)), expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+    backbone = TorchBackbone(trained_convnet(3), **UNIT).fit(COLOUR)
+    expected = backbone.transform(COLOUR)
+    np.testing.assert_array_equal(backbone.transform(np.asfortranarray(COLOUR)), expected)
+
+
 def test_a_named_layer_must_be_called_on_vectors():
     class Unused(nn.Module):
         def __init__(self):

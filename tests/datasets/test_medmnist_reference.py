@@ -121,6 +121,7 @@ def test_without_pandas(monkeypatch):
         ({"train_subset": "5pct"}, "'seed' must be 42 or 43 for train_subset='5pct'. Got None"),
         ({"train_subset": "5pct", "seed": "42"}, "'seed' must be 42 or 43"),
         ({"train_subset": "5pct", "seed": True}, "'seed' must be 42 or 43"),
+        ({"train_subset": "5pct", "seed": np.array([42, 43])}, "'seed' must be 42 or 43"),
     ],
 )
 def test_wrong_requests(published, arguments, message):
@@ -128,6 +129,8 @@ def test_wrong_requests(published, arguments, message):
         published.reference(**{"target": "OCT", **arguments})
     with pytest.raises(ValueError, match="'as_frame' must be True, False or 'auto'"):
         load_medmnist_reference(as_frame="yes")
+    with pytest.raises(ValueError, match="'as_frame' must be True, False or 'auto'"):
+        load_medmnist_reference(as_frame=np.array([1, 2]))
 
 
 # -- what the study says: confirmed ---------------------------------------------------------------

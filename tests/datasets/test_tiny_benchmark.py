@@ -252,13 +252,70 @@ def test_agreement_of_scores(benchmark):
     assert np.isnan(constant.kendall) and np.isnan(constant.regret)
 
 
+def test_agreement_of_series(benchmark):
+    pandas = pytest.importorskip("pandas")
+    cell = {"target": "mnist", "train_size": 100}
+    scores = {
+        seed: pandas.Series(benchmark.scores("logme", **cell, seed=seed)).sample(
+            frac=1, random_state=seed
+        )
+        for seed in reversed(range(5))
+    }
+    assert benchmark.agreement(scores, **cell) == benchmark.agreement("logme", **cell)
+    reference = benchmark.reference(**cell)
+    series = pandas.Series(reference)[::-1]
+    assert benchmark.agreement(series, **cell) == benchmark.agreement(reference, **cell)
+
+
+def test_an_undefined_agreement_says_why(benchmark):
+    cell = {"target": "mnist", "train_size": 100}
+    scores = {seed: benchmark.scores("logme", **cell, seed=seed) for seed in range(5)}
+    assert repr(benchmark.agreement(scores, **cell)).endswith(", n_seeds=5)")
+    assert benchmark.agreement(scores, **cell).reasons == {}
+    scores[3]["letters"] = np.nan
+    found = benchmark.agreement(scores, **cell)
+    reason = "no score for 'letters' (1 of 26 candidates)"
+    assert found.reasons == {"kendall": {3: reason}, "weighted_kendall": {3: reason}}
+    assert np.isnan(found.kendall) and found.regret >= 0
+    assert f"kendall/weighted_kendall undefined: {reason} (seed 3)" in repr(found)
+    constant = benchmark.agreement(dict.fromkeys(scores[0], 1), **cell)
+    assert "regret undefined: all candidates tied in the scores (seed 0 and 4 more)" in repr(
+        constant
+    )
+
+
+LOGME = {seed: {"letters": 1.0} for seed in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ({"letters": 1}, "'scores' must have a number for each of the 26 .*candidates.'mnist'.*"),
+        (LOGME, r"'scores\[0\]' must have a number for each of the 26 .*'fashion'.* are missing"),
+        ({**LOGME, 9: {}}, "'scores': seed 9 does not exist; the seeds are 0, 1, 2, 3 and 4"),
+        ({9: {"letters": 1}}, "'scores': seed 9 does not exist"),
+        ({"0": LOGME[0], True: LOGME[0]}, "seed '0' and True do not exist"),
+        ({0: LOGME[0], 1: LOGME[0]}, "'scores': seed 2, 3 and 4 are missing"),
+        ({}, "'scores' must have a number"),
+        (dict.fromkeys(tiny_zoo_names(), 1), "'mnist'.* are not among them"),
+        (dict.fromkeys(tiny_zoo_names(), "a"), "'scores' must hold real numbers"),
+        ([1.0, 2.0], "'scores' must be the name of a metric, .* Got list"),
+        (None, "'scores' must"),
+    ],
+)
+def test_wrong_scores(benchmark, scores, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        benchmark.agreement(scores, "mnist", train_size=100)
+    assert "names=" not in str(caught.value)  # no such parameter here
+
+
 def test_agreement_of_other_names(benchmark):
     cell = {"target": "mnist", "train_size": 100}
     with pytest.raises(ValueError, match="fashion_half"):
         benchmark.agreement({"fashion": 1.0, "letters": 2.0}, **cell)
     with pytest.raises(ValueError, match="'scores' must be the name of a metric, .* Got list"):
         benchmark.agreement([1.0, 2.0], **cell)
-    with pytest.raises(ValueError, match="'metric' must be one of"):
+    with pytest.raises(ValueError, match="'scores' must be one of"):
         benchmark.agreement("log_me", **cell)
     with pytest.raises(ValueError, match="'measure' must be one of"):
         benchmark.agreement("logme", "mnist", "auc", train_size=100)

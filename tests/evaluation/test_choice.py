@@ -48,6 +48,12 @@ def test_losses_and_ranks():
     assert selection_regret(unsigned, unsigned, greater_is_better=False) == 3
 
 
+def test_large_whole_numbers_differ():
+    large = [2**60, 2**60 + 1, 2**60 + 2]
+    assert selection_regret(large, [0.3, 0.2, 0.1]) == pytest.approx(0.2)
+    assert top_k_recall([3, 2, 1], large) == 0 and top_k_recall([1, 2, 3], large) == 1
+
+
 # -- ties, against every way to break them --------------------------------------------------------
 
 
@@ -165,6 +171,20 @@ def test_a_candidate_without_a_score_is_never_chosen_but_may_be_missed():
     assert alone == 1 and alone.chosen == (1,)
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_missing_score_is_an_error_on_demand(function):
+    scores = {**SCORES, "b": NAN}
+    with pytest.raises(ValueError, match=r"no score for 'b' \(1 of 4 candidates\); nan_policy='r"):
+        function(scores, REFERENCE, nan_policy="raise")
+    by_default = function(scores, REFERENCE)
+    assert (
+        by_default.reason is None and function(scores, REFERENCE, nan_policy="omit") == by_default
+    )
+    both = {**REFERENCE, "c": NAN}
+    with pytest.raises(ValueError, match="no score for 'b'.*; no reference value for 'c'"):
+        function(scores, both, nan_policy="raise")
+
+
 def test_candidates_without_a_reference():
     reference = {**REFERENCE, "c": NAN}
     omitted = selection_regret(SCORES, reference, nan_policy="omit")
@@ -176,7 +196,15 @@ def test_candidates_without_a_reference():
 
 
 def test_references_that_have_no_ratio_or_difference():
-    assert relative_top_k([1, 2], [-1, 2]).reason == "a ratio needs positive reference values"
+    regret = selection_regret([1, 2, 3], [1e308, -1e308, 0.0])
+    assert math.isnan(regret) and "more than a float can hold" in regret.reason
+    assert relative_top_k([1, 2], [-1, 2]).reason == "a ratio needs reference values of 0 or more"
+    loss = relative_top_k([1, 2], [0, 2], greater_is_better=False)
+    assert np.isnan(loss) and loss.reason == "a ratio needs positive losses"
+    assert [float(relative_top_k(scores, [0, 2, 1])) for scores in ([3, 2, 1], [1, 2, 3])] == [
+        0,
+        0.5,
+    ]
     assert selection_regret([1, 2], [-1, -2]) == 1
     for function in (selection_regret, relative_top_k):
         reason = function([1, 2], [1, INF]).reason

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from sktransfer.evaluation import competition_ranks, rank_correlation
+from sktransfer.evaluation import (
+    competition_ranks,
+    rank_correlation,
+    stability_intra,
+    stability_ref,
+)
 
 NAN, INF = np.nan, np.inf
 METHODS = ["kendall", "weighted_kendall", "spearman", "pearson"]
@@ -439,3 +444,51 @@ def test_the_result_is_frozen_and_copies():
 def test_wrong_options(options, message):
     with pytest.raises(ValueError, match=message):
         rank_correlation(*SIX, **options)
+
+
+# -- whatever the order, whatever the size, and not by too few resamples ---------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_statistic_is_the_same_to_the_last_digit_in_any_order(method):
+    rng = np.random.default_rng(0)
+    scores = dict(enumerate(rng.normal(size=23)))
+    reference = dict(enumerate(rng.integers(0, 9, size=23) / 7))
+    expected = rank_correlation(scores, reference, method, n_resamples=50, n_permutations=50)
+    for _ in range(20):
+        order = rng.permutation(23).tolist()
+        found = rank_correlation(
+            {name: scores[name] for name in order},
+            {name: reference[name] for name in order[::-1]},
+            method,
+            n_resamples=50,
+            n_permutations=50,
+        )
+        assert found.statistic == expected.statistic
+        assert (found.interval, found.pvalue) == (expected.interval, expected.pvalue)
+
+
+@pytest.mark.parametrize("method", ["kendall", "pearson"])
+def test_large_whole_numbers_differ(method):
+    result = rank_correlation([2**60, 2**60 + 1, 2**60 + 3], [1, 2, 4], method)
+    assert result.statistic == 1 and result.pvalue == pytest.approx(
+        {"kendall": 2}.get(method, 1) / 6
+    )
+    lowest = np.array([-(2**63), 0, 2**63 - 1])
+    assert rank_correlation(lowest, [1, 2, 3], method).statistic == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("level", "fewest"), [(0.95, 40), (0.9, 20), (0.5, 4), (0.99, 200)])
+def test_too_few_resamples_for_the_level(level, fewest):
+    data = [1, 2, 3, 4, 5, 6], [2, 1, 3, 4, 6, 5]
+    table = [data[0], data[1]]
+    for call in (
+        lambda n: rank_correlation(*data, level=level, n_resamples=n),
+        lambda n: stability_intra(table, level=level, n_resamples=n),
+        lambda n: stability_ref(table, data[0], level=level, n_resamples=n),
+    ):
+        assert np.isfinite(call(fewest).interval).all()
+        assert np.isnan(call(0).interval).all()
+        for n in (1, fewest - 1):
+            with pytest.raises(ValueError, match=f"'n_resamples' must be at least {fewest} for le"):
+                call(n)

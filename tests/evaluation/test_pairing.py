@@ -61,6 +61,35 @@ def test_names_pair_whatever_they_come_in(form, other):
     assert result.names == ("a", "b", "c", "d") and result.left_out == ()
 
 
+def test_a_ranking_gives_its_reference():
+    class Ranking:
+        def reference(self, measure=None, seed=None):
+            return REFERENCE
+
+    assert correlate(SCORES, Ranking()).statistic == pytest.approx(TAU)
+    assert correlate(Ranking(), SCORES).statistic == pytest.approx(TAU)
+
+    class Tables(dict):
+        def reference(self, target):
+            raise AssertionError("which target?")
+
+    with pytest.raises(ValueError, match="'reference' must .* Got a Tables, which holds several"):
+        correlate(SCORES, Tables())
+
+    class Other:
+        def reference(self):
+            return [1, 2, 3, 4]
+
+    with pytest.raises(ValueError, match="'scores' must .* gives a list and no mapping"):
+        correlate(Other(), REFERENCE)
+
+
+def test_numbers_that_numpy_cannot_read():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="'scores' must .* NumPy can read. Got a Tensor.*grad"):
+        correlate(torch.ones(4, requires_grad=True), list(REFERENCE.values()))
+
+
 def test_numbers_without_names_pair_by_position():
     polars = pytest.importorskip("polars")
     values, reference = list(SCORES.values()), [REFERENCE[name] for name in SCORES]

@@ -14,6 +14,7 @@ from sktransfer.evaluation import (
     stability_intra,
     stability_ref,
 )
+from sktransfer.evaluation._tables import read_table
 
 NAN = np.nan
 COEFFICIENTS = {"kendall": kendalltau, "weighted_kendall": weightedtau, "spearman": spearmanr}
@@ -335,3 +336,19 @@ def test_three_rankings_that_the_coefficients_order_differently(ranking):
         for method in ("spearman", "kendall", "weighted_kendall")
     ]
     assert values == pytest.approx(expected, abs=5e-4)
+
+
+def test_a_frame_of_floats_is_read_as_one_of_objects():
+    pd = pytest.importorskip("pandas")
+    scores = np.random.default_rng(0).normal(size=(4, 6))
+    scores[1, 2] = np.nan
+    scores[2, 3] = -np.inf
+    frame = pd.DataFrame(scores, index=list("wxyz"), columns=list("abcdef"))
+    fast, slow = (read_table(data, "scores") for data in (frame, frame.astype(object)))
+    np.testing.assert_array_equal(fast.values, slow.values)
+    np.testing.assert_array_equal(fast.missing, slow.missing)
+    about = ("names", "positional", "repeats", "named_repeats")
+    assert [getattr(fast, name) for name in about] == [getattr(slow, name) for name in about]
+    assert not np.shares_memory(fast.values, frame.to_numpy())
+    with pytest.raises(ValueError, match="name each candidate once"):
+        read_table(pd.concat([frame, frame[["a"]]], axis=1), "scores")

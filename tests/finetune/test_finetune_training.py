@@ -21,6 +21,7 @@ from sktransfer.backbones import TinyZooBackbone, TorchBackbone
 from sktransfer.datasets import load_digits_target
 from sktransfer.exceptions import NotConvergedWarning, NoValidationPartWarning
 from sktransfer.finetune import FineTuneClassifier, FineTuneRegressor
+from sktransfer.finetune._net import derived_seed
 
 DIGITS = load_digits_target()
 
@@ -551,3 +552,24 @@ def test_pickles_are_small_and_unpickled_ones_give_the_same():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         copied.partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("how", ["built anew", "layer by layer"])
+def test_random_weights_and_the_new_head_come_from_different_numbers(how):
+    # All three layers have six inputs, so equal numbers drawn would give equal weights.
+    def build():
+        return nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
+
+    still = {"max_epochs": 1, "lr": 1e-30, "head_lr": 1e-30, "weight_decay": 0, "random_state": 4}
+    backbone = TorchBackbone(build if how == "built anew" else build())
+    scratch = FineTuneClassifier(backbone, from_scratch=True, **still).fit(X, Y)
+    assert scratch.scratch_report_.how == how
+    tuned = FineTuneClassifier(backbone, **still).fit(X, Y)
+    module = scratch.net_.module_
+    torch.testing.assert_close(module.head.weight, tuned.net_.module_.head.weight, rtol=0, atol=0)
+    drawn = [module.head.weight, module.backbone[0].weight, module.backbone[2].weight]
+    drawn = [set(weight.detach().numpy().ravel().tolist()) for weight in drawn]
+    assert len(set.union(*drawn)) == sum(map(len, drawn)) == 18 + 36 + 18
+    # Nor does the order of batches or dropout of any epoch begin with their seeds.
+    seeds = [derived_seed(4, 0, 1), derived_seed(4, 0, 2), *(derived_seed(4, e) for e in range(99))]
+    assert len(set(seeds)) == len(seeds)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -180,7 +181,7 @@ def process(tmp_path):
     begun.stdout.close()
 
 
-def test_killed_and_then_done_by_two(tmp_path, process):
+def test_killed_and_then_done_by_two(tmp_path, process, monkeypatch):
     out = tmp_path / "out"
     while "[2/" not in process.stdout.readline():
         assert process.poll() is None
@@ -189,11 +190,19 @@ def test_killed_and_then_done_by_two(tmp_path, process):
     before = state_of(out)
     n_done = len(before) - 1
     assert 2 <= n_done < 12
+    trained, fit = [], FineTuneClassifier.fit
+
+    def counting(self, *args, **kwargs):
+        trained.append(self.random_state)
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(FineTuneClassifier, "fit", counting)
     # Locks of files keep threads apart as they do processes.
     with ThreadPoolExecutor(2) as pool:
         settings = {"n_seeds": 4, "settings": {"max_epochs": 40}}
         both = [pool.submit(ranked, out, **settings) for _ in range(2)]
     got = [one.result() for one in both]
+    assert len(trained) == 12 - n_done
     assert before.items() <= state_of(out).items()
     assert len(list((out / "units").iterdir())) == 12
     assert got[0].rows == got[1].rows  # seconds too: each was done once
@@ -286,6 +295,32 @@ def test_what_decides_nothing_may_change(tmp_path):
     assert got.rows == first.rows
     labels = ranked(tmp_path, n_seeds=1, data=(DATA[0], other_form[1], DATA[2], other_form[3]))
     assert labels.rows == first.rows
+
+
+@pytest.mark.parametrize("train", ["full", "head"])
+def test_the_order_in_memory_decides_nothing(tmp_path, train):
+    def go(change, **options):
+        data = (change(X[:30]), Y[:30], change(X[30:]), Y[30:])
+        options = {"settings": {"train": train}, "n_seeds": 1, "scoring": "neg_log_loss"} | options
+        found = {**FOUND, "pca": PCA(3)} if train == "head" else FOUND
+        return ranked(found=found, data=data, **{"out": None, **options})
+
+    expected = go(np.ascontiguousarray, out=tmp_path)
+    strided = go(lambda part: np.repeat(part, 2, axis=1)[:, ::2])
+    in_columns = go(np.asfortranarray)
+    continued = go(np.asfortranarray, out=tmp_path)
+    assert values(strided) == values(in_columns) == values(expected)
+    assert continued.rows == expected.rows
+    assert strided.protocol["data"] == in_columns.protocol["data"] == expected.protocol["data"]
+
+
+def test_a_frame_gives_the_same_values_and_is_told_from_an_array(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    data = (pandas.DataFrame(X[:30]), Y[:30], pandas.DataFrame(X[30:]), Y[30:])
+    options = {"n_seeds": 1, "scoring": "neg_log_loss"}
+    assert values(ranked(None, data=data, **options)) == values(ranked(tmp_path, **options))
+    with pytest.raises(ValueError, match="X is other data; X_test is other data"):
+        ranked(tmp_path, data=data, **options)
 
 
 def test_transformers_are_known_by_their_parameters_and_code(tmp_path):
@@ -409,3 +444,27 @@ def test_time_is_measured(tmp_path):
     got = ranked(tmp_path, n_seeds=1)
     total = sum(row.seconds for row in got.rows if row.measure == "accuracy")
     assert 0 < total < time.perf_counter() - begin
+
+
+@pytest.mark.parametrize("place", ["unit", "unit lock", "run.json", "locks/run.lock"])
+def test_a_folder_in_the_place_of_a_file(tmp_path, place):
+    ranked(tmp_path, n_seeds=1)
+    unit = sorted((tmp_path / "units").iterdir())[0]
+    lock = tmp_path / "locks" / f"{unit.stem}.lock"
+    path = {"unit": unit, "unit lock": lock}.get(place, tmp_path / place)
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    name = re.escape(str(path.relative_to(tmp_path)))
+    with pytest.raises(ValueError, match=f"^'out' is .*{name}' is a folder in the place of a file"):
+        ranked(tmp_path, n_seeds=1)
+
+
+def test_damage_is_told_in_our_own_words(tmp_path):
+    ranked(tmp_path, n_seeds=1)
+    unit = sorted((tmp_path / "units").iterdir())[0]
+    unit.write_bytes(b"no archive")
+    with pytest.warns(DamagedResultWarning) as caught:
+        ranked(tmp_path, n_seeds=1)
+    told = str(caught[0].message)
+    assert told.startswith(f"{unit} is damaged: it is not what was written. ")
+    assert told.endswith("is trained again with seed 0.")

@@ -284,9 +284,9 @@ def test_spoilt_weights_transfer_negatively():
 def test_real_values_take_a_regressor():
     y = X[:, 0] - X[:, 1] ** 2
     data = X[TRAIN], y[TRAIN], X[TEST], y[TEST]
-    scoring = ["r2", "neg_mean_squared_error"]
     found = candidates(0)
-    ranking = ranked(found, data=data, estimator=None, scoring=scoring, n_seeds=1)
+    ranking = ranked(found, data=data, estimator=None, n_seeds=1)
+    assert ranking.measures == ("r2", "neg_mean_squared_error")
     assert ranking.protocol["estimator"] == "FineTuneRegressor"
     fitted = FineTuneRegressor(found[0][1], random_state=derived_seed(0, 0)).fit(*data[:2])
     expected = r2_score(data[3], fitted.predict(data[2]))
@@ -299,7 +299,7 @@ def test_real_values_take_a_regressor():
         ValueError,
         match="'accuracy' in 'scoring'.*got the regressor FineTuneReg",
     ):
-        ranked(found, data=data, estimator=None)
+        ranked(found, data=data, estimator=None, scoring="accuracy")
 
 
 @pytest.mark.parametrize("labels", [(0, 1), (False, True), ("no", "yes"), (7, 3)])
@@ -440,6 +440,29 @@ def test_error_score():
     assert ranking.reference()["too wide"] == -1.0
 
 
+def test_error_score_is_no_measurement():
+    calls = []
+
+    def picky(estimator, X, y):
+        calls.append(1)
+        if len(calls) == 2:  # the first call is the one before any work
+            raise RuntimeError("not this one")
+        return 0.5 + len(calls) / 100
+
+    with pytest.warns(CandidateFailedWarning, match="'net 0' has failed: RuntimeError: not this"):
+        ranking = ranked(candidates(0, 1), scoring=picky, error_score=0.0)
+    (failure,) = ranking.failures
+    assert (failure["candidate"], failure["seed"]) == ("net 0", 0)
+    table = ranking.ranking()
+    spread = np.std([v for (n, _, _), v in values(ranking).items() if n == "net 1"], ddof=1)
+    assert table["net 0"].tied_with_best is None and np.isnan(table["net 0"].sd)
+    assert table["net 1"].sd == pytest.approx(spread)
+    assert ranking.reference()["net 0"] == table["net 0"].mean < 0.5
+    negative = ranking.negative_transfer()
+    assert all(row.candidate != "net 0" for row in negative)
+    assert "of 1 candidates" in negative.title and "'net 0'" in negative.title
+
+
 class Stumbling(nn.Module):
     """Fails in training, and not when it is looked at."""
 
@@ -465,8 +488,12 @@ def test_a_failure_in_training():
 
 
 def test_all_failed():
-    with pytest.raises(ValueError, match=r"All candidates have failed\. 'a' and 'b': ValueError:"):
+    told = r"^All candidates have failed\. .* on 'X', of shape \(40, 6\)\. 'a' and 'b': ValueError:"
+    with pytest.raises(ValueError, match=told):
         ranked({"a": PCA(2), "b": PCA(2)})
+    too_few = X[TRAIN, :5], Y[TRAIN], X[TEST, :5], Y[TEST]
+    with pytest.raises(ValueError, match=r"on 'X', of shape \(40, 5\)\. 'net 0': .*input of shape"):
+        ranked(candidates(0), data=too_few)
     with pytest.raises(ValueError, match="All candidates have failed"):
         ranked({"stumbling": TorchBackbone(Stumbling())}, error_score=0.0)
 
@@ -556,7 +583,11 @@ def test_wrong_candidates(found, error, message):
         ({"estimator": FineTuneClassifier(None, device="abacus")}, ValueError, "'abacus'"),
         ({"data": (X, ["a"] * 70, X, Y)}, ValueError, "at least 2 classes"),
         ({"data": (X, Y, X, ["a"] * 70)}, ValueError, "'roc_auc_ovr' in 'scoring'.*class 'a'"),
-        ({"data": (X, Y, X, np.arange(70))}, ValueError, "'accuracy' in 'scoring'.*numbers"),
+        (
+            {"data": (X, Y, X, np.arange(70))},
+            ValueError,
+            "^'y_test' has labels that are numbers, and those of 'y' are strings",
+        ),
     ],
 )
 def test_wrong_parameters(options, error, message):

@@ -45,7 +45,8 @@ def test_reference_is_the_mean_or_one_seed():
     for name, mean in ranking.reference().items():
         assert mean == pytest.approx(np.mean(values[name]), abs=1e-15)
     scores = {name: RNG.normal() for name in values}
-    result = rank_correlation(scores, ranking.reference(), n_permutations=0)
+    result = rank_correlation(scores, ranking, n_permutations=0)
+    assert result == rank_correlation(scores, ranking.reference(), n_permutations=0)
     expected = kendalltau(list(scores.values()), [np.mean(v) for v in values.values()])
     assert result.statistic == pytest.approx(expected.statistic)
 
@@ -154,8 +155,69 @@ def test_what_has_failed_is_last_and_counts_nowhere():
     row = table["failed"]
     assert row.rank == 3 and math.isnan(row.mean) and row.tied_with_best is None
     assert row.tie_group is None
-    none = made({"a": [math.nan] * 2}).ranking()
-    assert "all candidates have failed" in str(none) and none["a"].tied_with_best is None
+    assert table.title.endswith("or less are tied; 'failed' has failed with some seed")
+    none = made({"a": [math.nan, 0.5], "b": [0.5, math.nan]}).ranking()
+    assert "ties are not known, as no candidate has a value for every seed" in str(none)
+    assert "'a' and 'b' have failed with some seed" in str(none)
+    assert none["a"].tied_with_best is None
+
+
+def failure(candidate, seed, measure="accuracy"):
+    return {"candidate": candidate, "seed": seed, "measure": measure, "reason": "why not"}
+
+
+MEASURED = {"a": [0.90, 0.92, 0.91], "b": [0.91, 0.90, 0.905], "c": [0.70, 0.73, 0.71]}
+
+
+@pytest.mark.parametrize("error_score", [0.0, 1.0, math.nan])
+@pytest.mark.parametrize("failed_seeds", [[1], [0, 1, 2]])
+def test_what_stands_for_a_failure_is_no_measurement(error_score, failed_seeds):
+    without = made(MEASURED).ranking()
+    assert without.least_difference == pytest.approx(0.022, abs=5e-4)
+    assert [row.tied_with_best for row in without] == [True, True, False]
+    by_seed = [error_score if seed in failed_seeds else 0.9 for seed in range(3)]
+    failures = [failure(name, seed) for name in "fg" for seed in failed_seeds]
+    values = {**MEASURED, "f": by_seed, "g": by_seed}
+    ranking = made(values, failures=failures)
+    table = ranking.ranking()
+    assert table.least_difference == without.least_difference
+    for row in without:
+        assert table[row.candidate]._replace(rank=row.rank) == row
+    for name in "fg":
+        row = table[name]
+        assert (row.tied_with_best, row.tie_group) == (None, None) and math.isnan(row.sd)
+        # The number that was asked for counts where numbers were asked for.
+        np.testing.assert_equal(row.mean, ranking.reference()[name])
+        np.testing.assert_allclose(row.mean, np.mean(by_seed))
+    assert "; 'f' and 'g' have failed with some seed" in table.title
+    # By another measure they have not failed.
+    other = made(values, failures=[failure(n, s, "f1") for n in "fg" for s in failed_seeds])
+    assert other.ranking().title.endswith("tied") == (not math.isnan(error_score))
+
+
+@pytest.mark.parametrize("error_score", [0.0, math.nan])
+def test_gains_of_failures_are_not_known(error_score):
+    scratch = {"from scratch: x": [0.8, 0.81, 0.8], "from scratch: y": [0.5, error_score, 0.6]}
+    twins = {"a": "from scratch: x", "b": "from scratch: y", "f": "from scratch: x"}
+    values = {**MEASURED, "f": [0.9, error_score, 0.9]}
+    failures = [failure("from scratch: y", 1), failure("f", 1)]
+    ranking = made(values, scratch, twins, failures=failures)
+    table, negative = ranking.ranking(), ranking.negative_transfer()
+    alone = made(
+        MEASURED, {"from scratch: x": [0.8, 0.81, 0.8]}, {"a": "from scratch: x"}
+    ).ranking()
+    assert (table["a"].gain, table["a"].gain_beyond_spread) == (alone["a"].gain, True)
+    for name in "bf":
+        assert math.isnan(table[name].gain) and table[name].gain_beyond_spread is None
+    assert len(negative) == 0
+    assert negative.title.startswith("accuracy: 0 of 1 candidates are no better than from scratch;")
+    assert "'b'" in negative.title and "'f'" in negative.title and "'c'" not in negative.title
+    # Each has succeeded with some seed, and none with all.
+    values = {"a": [0.9, error_score, error_score], "b": [error_score, 0.9, error_score]}
+    lost = [failure("a", 1), failure("a", 2), failure("b", 0), failure("b", 2)]
+    none = made(values, scratch, dict.fromkeys("ab", "from scratch: x"), failures=lost)
+    title = none.negative_transfer().title
+    assert "no candidate can be compared with its architecture from scratch; 'a' and 'b'" in title
 
 
 def test_candidates_without_an_architecture_from_scratch():
@@ -239,6 +301,56 @@ def test_frames_need_pandas(monkeypatch):
 def test_wrong_questions(call, message):
     with pytest.raises(ValueError, match=message):
         call(made({"a": [0.5, 0.6], "b": [0.3, 0.2]}))
+
+
+ROW = ("a", False, "accuracy", 0, 0.5, 1.0, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([("a", 1)], {}, r"'rows' must hold a ReferenceRow, or the 8 values .*Got \('a', 1\)"),
+        (["a"], {}, "'rows' must hold a ReferenceRow"),
+        ([3], {}, "'rows' must hold a ReferenceRow"),
+        ([(3, *ROW[1:])], {}, "'rows' must have a text as 'candidate'. Got 3"),
+        ([(*ROW[:3], True, *ROW[4:])], {}, "'rows' must have a whole number as 'seed'. Got True"),
+        ([(*ROW[:4], "high", *ROW[5:])], {}, "'rows' must have a number as 'value'. Got 'high'"),
+        ([(*ROW[:3], 1, *ROW[4:])], {}, r"seeds that are counted from 0. Got \[1\]"),
+        ([ROW], {"protocol": 3}, "'protocol' must be a dict. Got 3"),
+        ([ROW], {"twins": {"a": "b"}}, r"'twins' names \['b'\], for which there are no 'rows'"),
+    ],
+)
+def test_wrong_rows(rows, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        ReferenceRanking(rows, **{"protocol": {}} | options)
+    assert ReferenceRanking([ROW], {}).reference() == {"a": 0.5}
+
+
+@pytest.mark.parametrize("failures", [["a"], [{"candidate": "a", "seed": 0}]])
+def test_failures_say_what_they_are_about(failures):
+    with pytest.raises(
+        TypeError, match="'failures' must hold dicts with 'candidate', 'measure' an"
+    ):
+        made({"a": [0.5]}, failures=failures)
+
+
+def test_a_folder_that_is_no_path():
+    ranking = made({"a": [0.5]})
+    for call in (ranking.save, ReferenceRanking.load):
+        with pytest.raises(TypeError, match="'folder' must be a text or a path. Got 5 instead"):
+            call(5)
+    with pytest.raises(ValueError, match="'format' must be 'auto', 'csv' or 'parquet'"):
+        ranking.save("unused", format=np.array(["csv", "parquet"]))
+
+
+def test_a_folder_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ranking = ReferenceRanking([ROW], {})
+    with pytest.raises(ValueError, match="'folder' must be the name of a folder. Got ''"):
+        ranking.save("")
+    with pytest.raises(ValueError, match="'folder' must be the name of a folder. Got ''"):
+        ReferenceRanking.load("")
+    assert not list(tmp_path.iterdir())
 
 
 # -- files ---------------------------------------------------------------------------------------

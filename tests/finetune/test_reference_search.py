@@ -4,13 +4,19 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 
 from sklearn.metrics import get_scorer
+from skorch.callbacks import EpochScoring
 from torch import nn
 
 from sktransfer.backbones import TorchBackbone
-from sktransfer.finetune import FineTuneClassifier, FineTuneSearchCV, reference_ranking
+from sktransfer.finetune import (
+    FineTuneClassifier,
+    FineTuneSearchCV,
+    ReferenceRanking,
+    reference_ranking,
+)
 from sktransfer.finetune._net import derived_seed
 from sktransfer.utils._progress import rows_reported_to
 
@@ -67,6 +73,24 @@ def test_each_measure_has_a_search_of_its_own():
     assert got.protocol["search"]["parameters"]["n_trials"] == 3
     assert "optuna" in got.protocol["versions"]
     assert got.rows[0].n_epochs == 2
+
+
+def test_processes_make_no_difference():
+    one, two = (
+        search(FOUND["one"], scoring=MEASURES, random_state=0, n_jobs=n).fit(*DATA[:2])
+        for n in (1, 2)
+    )
+    for name in ("params", "mean_test_score", "n_epochs"):
+        np.testing.assert_array_equal(one.cv_results_[name], two.cv_results_[name])
+    np.testing.assert_array_equal(one.predict_proba(DATA[2]), two.predict_proba(DATA[2]))
+    assert values(ranked(n_jobs=2)) == values(ranked())
+
+
+def test_a_storage_is_shared_by_searches_of_all_candidates(tmp_path):
+    shared = search(storage=tmp_path / "trials.sqlite")
+    assert values(ranked(estimator=shared)) == values(ranked())
+    names = optuna.get_all_study_names(f"sqlite:///{tmp_path / 'trials.sqlite'}")
+    assert len(names) == 3 * 2 and all(name.startswith("search ") for name in names)
 
 
 class Stop:
@@ -134,3 +158,78 @@ def test_measures_of_the_users_own_are_told_apart(tmp_path):
     assert len(list((tmp_path / "units").iterdir())) == 2
     assert up.reference()["one"] > 0 > down.reference()["one"]
     assert go(1).rows == up.rows
+
+
+def space(distributions, **options):
+    return search(**options).set_params(param_distributions=distributions)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [["head"], ["head", "full"], optuna.distributions.CategoricalDistribution(["head", "full"])],
+    ids=["head", "list", "distribution"],
+)
+def test_networks_from_scratch_are_trained_as_a_whole_whatever_a_search_may_choose(form):
+    one, options = {"one": FOUND["one"]}, {"scoring": "accuracy"}
+    got = ranked(one, estimator=space({"train": form, "lr": [0.02]}, n_trials=2), **options)
+    (twin,) = set(got.twins.values())
+    params = {entry["candidate"]: entry["params"] for entry in got.best_params}
+    assert params[twin] == {"lr": 0.02, "train": "full"}
+    assert params["one"]["train"] in ("head", "full")
+    by_hand = FineTuneClassifier(
+        FOUND["two"], from_scratch=True, max_epochs=2, lr=0.02, random_state=derived_seed(0, 0)
+    ).fit(*DATA[:2])
+    assert values(got)[twin, "accuracy", 0] == by_hand.score(*DATA[2:])
+
+
+@pytest.mark.parametrize(
+    "distributions",
+    [
+        {"from_scratch": [True]},
+        {"lr": (1e-3, 1e-1), "random_state": [0, 1]},
+        {"random_state": (0, 9)},
+        {"backbone": [FOUND["one"], FOUND["two"]]},
+        {"backbone__module": [network(3)]},
+        {"backbone__checkpoint": ["weights.pt", None]},
+        {"device": ["cpu"]},
+    ],
+    ids=lambda distributions: next(reversed(distributions)),
+)
+def test_what_the_ranking_sets_is_not_searched_for(distributions, tmp_path, monkeypatch):
+    def untouchable(*args, **kwargs):
+        raise AssertionError("nothing is to be trained")
+
+    monkeypatch.setattr(FineTuneClassifier, "fit", untouchable)
+    words = f"'estimator' has '{next(reversed(distributions))}' in its 'param_distributions'"
+    with pytest.raises(ValueError, match=words):
+        ranked(estimator=space(distributions), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_choices_that_json_does_not_know_are_kept_by_their_place(tmp_path):
+    scoring = [("watch", EpochScoring("accuracy", name="watched", lower_is_better=False))]
+    distributions = {
+        "callbacks": [None, scoring],
+        "class_weight": [{0: 1.0, 1: 2.0}, {0: 2.0, 1: 1.0}],
+        "lr": [np.float64(0.01), 0.02],
+    }
+    tuned = space(distributions, n_trials=4)
+    options = {"estimator": tuned, "scoring": "accuracy"}
+    first = ranked(out=tmp_path / "out", **options)
+    assert len(list((tmp_path / "out" / "units").iterdir())) == 3
+    again = ranked(out=tmp_path / "out", **options)
+    without = ranked(**options)
+    without.save(tmp_path / "saved", format="csv")
+    loaded = ReferenceRanking.load(tmp_path / "saved")
+    for other in (again, without, loaded):
+        assert other.best_params == first.best_params
+    assert again.rows == first.rows and loaded.rows == without.rows
+    by_hand = space(distributions, n_trials=4, scoring="accuracy", random_state=derived_seed(0, 0))
+    by_hand.set_params(estimator__random_state=derived_seed(0, 0), estimator__backbone=FOUND["one"])
+    found = by_hand.fit(*DATA[:2]).best_params_
+    (kept,) = [entry["params"] for entry in first.best_params if entry["candidate"] == "one"]
+    assert kept["lr"] == found["lr"]
+    for name in ("callbacks", "class_weight"):
+        place = kept[name]
+        value = place if place is None else distributions[name][place["choice"]]
+        assert value is found[name]

@@ -698,11 +698,14 @@ def test_failures_that_end_the_search():
     with pytest.raises(ValueError, match="nowhere") as caught:
         search(space=FAILING, n_trials=8, sampler="random", error_score="raise").fit(X, Y)
     assert "of the search by 'accuracy'" in caught.value.__notes__[0]
-    nowhere = classifier().set_params(backbone__layer="nowhere")
+    nowhere = {"backbone__layer": ["nowhere"]}
     with pytest.raises(
         ValueError, match=r"No trial of 2 by 'accuracy' was completed. All failed: "
     ):
-        search(nowhere, n_trials=2).fit(X, Y)
+        search(space=nowhere, n_trials=2).fit(X, Y)
+    # What is wrong with every trial is said before the first one.
+    with pytest.raises(ValueError, match="^The 'layer' parameter names a layer 'nowhere'"):
+        search(classifier().set_params(**{"backbone__layer": "nowhere"}), n_trials=2).fit(X, Y)
 
     class All(optuna.pruners.BasePruner):
         def prune(self, study, trial):

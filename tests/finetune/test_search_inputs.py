@@ -20,8 +20,9 @@ from sktransfer.finetune._search_space import SearchSpace
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(int)
 WORDS = np.array(["no", "yes"])[Y]
-ESTIMATOR = FineTuneClassifier(TorchBackbone(nn.Linear), max_epochs=1)
-REGRESSOR = FineTuneRegressor(TorchBackbone(nn.Linear), max_epochs=1)
+BACKBONE = TorchBackbone(nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)))
+ESTIMATOR = FineTuneClassifier(BACKBONE, max_epochs=1)
+REGRESSOR = FineTuneRegressor(BACKBONE, max_epochs=1)
 SPACE = {"lr": (1e-4, 1e-1, "log")}
 
 
@@ -39,6 +40,11 @@ def no_training(monkeypatch):
     [
         ([("lr", (1e-4, 1e-1))], TypeError, "'param_distributions' must be a dict of names"),
         ({}, ValueError, "'param_distributions' is empty"),
+        (
+            {"random_state": [0, 1]},
+            ValueError,
+            "names 'random_state', by which trials would differ",
+        ),
         ({"rate": (0, 1), "lr": (0, 1)}, ValueError, "names 'rate', and FineTuneClassifier has no"),
         ({"backbone__depth": (0, 1)}, ValueError, "names 'backbone__depth'.*backbone__layer, "),
         ({"lr": 1e-3}, TypeError, r"for 'lr' must be \(low, high\), .*; got 0.001"),
@@ -97,9 +103,9 @@ def test_parameters(parameters, error, message):
 
 
 def test_measures_of_classes_are_not_for_a_regression():
-    search = FineTuneSearchCV(REGRESSOR, SPACE)
+    search = FineTuneSearchCV(REGRESSOR, SPACE, scoring="accuracy")
     with pytest.raises(
-        ValueError, match="'accuracy', by which .*: The measure 'accuracy' is for cl"
+        ValueError, match="'accuracy', by which .*: The measure 'accuracy' is for .*'r2' and 'neg_m"
     ):
         search.fit(X, X[:, 0])
     with pytest.raises(ValueError, match="No row can be held out.* .n_samples = 1."):
@@ -114,13 +120,14 @@ def test_data():
         search.fit(X)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         search.fit(X, Y[:30])
-    with pytest.raises(ValueError, match="contains NaN"):
+    row = np.flatnonzero((X > 2).any(axis=1))[0]
+    with pytest.raises(ValueError, match=f"^X must hold finite .* first in row {row}.$"):
         search.fit(np.where(X > 2, np.nan, X), Y)
     with pytest.raises(ValueError, match="'y_val' is given and 'X_val' is not"):
         search.fit(X, Y, y_val=Y)
     with pytest.raises(ValueError, match="none of the classes of FineTuneClassifier: .3."):
         search.fit(X, Y, X_val=X, y_val=Y + 2 * (np.arange(40) == 3))
-    with pytest.raises(ValueError, match="X has 5 features, but FineTuneClassifier is expecting 6"):
+    with pytest.raises(ValueError, match=r"^X_val must have rows like those of X. .*\(40, 5\) and"):
         search.fit(X, Y, X_val=X[:, :5], y_val=Y)
     with pytest.raises(ValueError, match="either by 'X_val' and 'y_val', or on the splits of 'cv'"):
         FineTuneSearchCV(ESTIMATOR, SPACE, cv=2).fit(X, Y, X_val=X, y_val=Y)
@@ -128,6 +135,13 @@ def test_data():
         search.fit(X[:2], [0, 1])
     with pytest.raises(ValueError, match="may shuffle and drop rows: pass its data set"):
         search.fit(DataLoader(TensorDataset(torch.rand(8, 1, 9, 9), torch.arange(8) % 2)))
+    vectors = TensorDataset(torch.as_tensor(X), torch.as_tensor(Y))
+    with pytest.raises(ValueError, match=r"^X is a data set \(TensorDataset\) of vectors, and da"):
+        search.fit(vectors)
+    with pytest.raises(
+        ValueError, match="^X_val is a data set .* images only; got .* Pass vectors as"
+    ):
+        search.fit(X, Y, X_val=vectors)
     with pytest.raises(ValueError, match="sample_weight must be 0 or between"):
         search.fit(X, Y, sample_weight=np.full(40, 1e200))
     invalid = FineTuneClassifier(TorchBackbone(nn.Linear), max_epochs=-1)

@@ -17,6 +17,7 @@ optuna = pytest.importorskip("optuna")
 from filelock import FileLock
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
+from skorch.callbacks import Callback
 from torch import nn
 
 from sktransfer.backbones import TorchBackbone
@@ -37,6 +38,10 @@ class Plain(nn.Module):
 
     def forward(self, x):
         return self.classifier(torch.relu(self.hidden(x)))
+
+
+class Other(Plain):
+    pass
 
 
 def search(storage, estimator=None, space=SPACE, **parameters):
@@ -257,7 +262,7 @@ def kept(tmp_path_factory):
         ({"error_score": -1}, "differs in error_score"),
         ({"estimator__max_epochs": 3}, r"estimator__max_epochs \(3 here, 2 there\). Use"),
         ({"estimator__backbone__layer": "hidden"}, "estimator__backbone__layer"),
-        ({"estimator__backbone__module": nn.Linear}, "differs in estimator__backbone__module. Use"),
+        ({"estimator__backbone__module": Other}, "differs in estimator__backbone__module. Use"),
         ({"estimator__class_weight": {0: 2.0}}, "differs in estimator__class_weight. Use"),
         ({"given": True}, "X_val, y_val, the rows of the splits"),
     ],
@@ -312,8 +317,9 @@ def test_callables_are_told_apart(tmp_path):
     search(path, scoring={"own": first}, **options).fit(X, Y)
     with pytest.raises(ValueError, match="differs in the measure 'own'. Use"):
         search(path, scoring={"own": second}, **options).fit(X, Y)
-    numbers = (number for number in range(3))
-    estimator = FineTuneClassifier(TorchBackbone(Plain), max_epochs=1, callbacks=[numbers])
+    callback = Callback()
+    callback.numbers = (number for number in range(3))
+    estimator = FineTuneClassifier(TorchBackbone(Plain), max_epochs=1, callbacks=[callback])
     with pytest.raises(ValueError, match="must know itself again .* 'estimator__callbacks' holds"):
         search(path, estimator, study_name="other", **options).fit(X, Y)
 
@@ -348,6 +354,31 @@ def test_what_is_no_storage_of_a_search(tmp_path):
     own._storage._backend.engine.dispose()
     with pytest.raises(ValueError, match="that was not made by FineTuneSearchCV"):
         search(path).fit(X, Y)
+
+
+@pytest.mark.parametrize("how", ["text", "cut", "pages", "values", "nothing of Optuna's"])
+def test_damage_is_told_in_one_sentence(kept, tmp_path, how):
+    path = tmp_path / "damaged.db"
+    content = bytearray(kept.read_bytes())
+    if how == "text":
+        content = bytearray(b"no database at all " * 200)
+    elif how == "cut":
+        content = content[: len(content) // 3]
+    elif how == "pages":
+        content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    if how == "values":
+        with sqlite3.connect(path) as connection:
+            connection.execute("update study_user_attributes set value_json = '{\"cut'")
+        connection.close()
+    elif how == "nothing of Optuna's":
+        with sqlite3.connect(path) as connection:
+            connection.execute("drop table trials")
+        connection.close()
+    with pytest.raises(ValueError, match="'storage' is .*damaged.db', which can't be op") as raised:
+        search(path).fit(X, Y)
+    told = str(raised.value)
+    assert "\n" not in told and "SQL:" not in told and "http" not in told and len(told) < 400
 
 
 def test_trials_of_someone_else_are_not_taken_for_its_own(kept, tmp_path):

@@ -190,7 +190,7 @@ def test_from_study(study):
     display = ScorePerformanceDisplay.from_study(study, target="other", fraction=1, names="name")
     assert set(points(display)) == {"noise", "pca1", "scaled"}
     notes = [text.get_text() for text in display.legend_.get_texts()]
-    assert notes == ["no score (2 candidates in all panels)"]  # "broken", by two metrics
+    assert notes == ["no score (2 points, all panels together)"]  # "broken", by two metrics
     other = {name: value + 1 for name, value in given.items()}
     display = ScorePerformanceDisplay.from_study(study, other, target="iris", measure="AUC")
     assert display.ax_.get_ylabel() == "AUC"

@@ -11,7 +11,7 @@ from scipy.stats import ortho_group
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 from sktransfer.exceptions import TransferabilityWarning, UninformativeScoreWarning
-from sktransfer.metrics import FeatureMoments, MetricInputs
+from sktransfer.metrics import FeatureMoments, MetricInputs, _lp
 from sktransfer.metrics._lp import LP
 
 # Small data without much of a signal; the tests that are about announcements look for them.
@@ -71,12 +71,12 @@ def test_cross_fitted_formula(monkeypatch):
 
     seen = []
 
-    def record(self, train, labels, real=NeighborhoodComponentsAnalysis.fit):
+    def record(train, labels, *args, real=_lp.neighbourhood_components, **options):
         seen.append((train.copy(), labels.copy()))
-        return real(self, train, labels)
+        return real(train, labels, *args, **options)
 
     monkeypatch.setattr(LP, "_folds", keep)
-    monkeypatch.setattr(NeighborhoodComponentsAnalysis, "fit", record)
+    monkeypatch.setattr(_lp, "neighbourhood_components", record)
     metric = LP(random_state=0).fit(F, y)
     # Each projection has seen all folds but one, so all samples are seen four times.
     assert len(seen) == metric.n_folds_ == 5

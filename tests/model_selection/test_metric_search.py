@@ -185,9 +185,7 @@ def test_the_table_is_that_of_loops(cv, splits, n_jobs):
     )
     assert found.best_score_ == table["mean_test_weighted_kendall"][best]
     assert found.failures_ == found.split_failures_ == {} and found.left_out_ == ()
-    assert set(found.tied_with_best_) == set(
-        np.flatnonzero(table["rank_test_weighted_kendall"] == 1)
-    )
+    assert found.tied_with_best_.tolist() == list(range(len(expected)))  # without resamples
 
 
 def test_columns():
@@ -384,7 +382,7 @@ def test_other_measures_do_not_matter():
 
 def test_seeds():
     metric = NLEEP(components_per_class=2)
-    grid = {"nleep__energy": [0.8, 0.8]}
+    grid = [{"nleep__energy": [0.8]}, {"nleep__log": [True]}]  # both are the defaults
     first, same, other = (
         search(metrics=[metric], grid=grid, random_state=seed).fit(X, Y) for seed in (0, 0, 1)
     )
@@ -491,7 +489,10 @@ LABELS = [
             ["transrate(eps=0.5)", "transrate(eps=0.25)", "hscore"],
         ),
         ([{}, {"transrate__eps": [0.5]}], ["transrate", "transrate(eps=0.5)", "hscore"]),
-        ({"transrate__eps": [0.5, 0.5]}, ["transrate(eps=0.5)", "transrate(eps=0.5) #2", "hscore"]),
+        (
+            {"transrate__eps": [0.5, 0.25], "transrate__normalize": [True]},
+            [f"transrate(eps={eps}, normalize=True)" for eps in (0.5, 0.25)] + ["hscore"],
+        ),
     ],
 )
 def test_grids(grid, labels):
@@ -561,6 +562,18 @@ def test_metrics_in_every_form():
             "wrong value: The 'eps' parameter of TransRate",
         ),
         (
+            {"transrate__eps": [0.5, 0.5]},
+            ValueError,
+            "each setting once. Got transrate.eps=0.5. tw",
+        ),
+        ({"transrate__eps": [1, np.float64(1)]}, ValueError, "'param_grid' must give each setting"),
+        (
+            [{"transrate__eps": [0.5]}, {"transrate": {"eps": (0.1, 0.5)}}],
+            ValueError,
+            "'param_grid' must give each setting once",
+        ),
+        ([{}, {}], ValueError, "'param_grid' must give each setting once. Got transrate twice"),
+        (
             {"transrate__eps": [1], "transrate": {"eps": [1]}},
             ValueError,
             "has values for 'transrate__eps' twice",
@@ -611,8 +624,10 @@ def test_references_pair_by_name(reference):
         (pd.Series([0.1] * 6), "'reference' lacks 'net0'.* 'candidates' lacks 0"),
         ({**REFERENCE, "other": 1.0}, "'candidates' lacks 'other'"),
         ({n: v for n, v in NAMED if n != "net3"}, "'reference' lacks 'net3'.*names='common'"),
-        ({**REFERENCE, "net2": np.nan}, "'reference' has no number for 'net2'.*nan_policy='omit'"),
-        ({**REFERENCE, "net2": None}, "'reference' has no number for 'net2'"),
+        ({**REFERENCE, "net2": np.nan}, "no finite number for 'net2'.*nan_policy='omit'"),
+        ({**REFERENCE, "net2": None}, "'reference' has no finite number for 'net2'"),
+        ({**REFERENCE, "net2": np.inf}, "'reference' has no finite number for 'net2'.*'omit'"),
+        (pd.Series({**REFERENCE, "net2": -np.inf}), "'reference' has no finite number for 'net2'"),
         ({**REFERENCE, "net2": "good"}, "'reference' must hold real numbers"),
         (
             dict.fromkeys(REFERENCE, 0.9),
@@ -627,18 +642,19 @@ def test_wrong_references(reference, words):
 
 
 def test_reference_that_the_deciding_measure_cannot_use():
-    reference = {**REFERENCE, "net1": np.inf}
-    for scoring in ("pearson", "regret"):
-        with pytest.raises(
-            ValueError, match=f"No scores can agree with 'reference' by '{scoring}'"
-        ):
-            search(reference=reference, refit=scoring).fit(X, Y)
-    found = search(reference=reference).fit(X, Y)
+    reference = {**REFERENCE, "net1": -0.1}
+    params = {"reference": reference, "scoring": EVERY}
+    with pytest.raises(
+        ValueError, match="No scores can agree with 'reference' by 'relative_top_k'"
+    ):
+        search(refit="relative_top_k", **params).fit(X, Y)
+    assert Net.rows == 0
+    found = search(**params).fit(X, Y)
     assert found.refit_scoring_ == "weighted_kendall"
-    assert np.isnan(found.cv_results_["mean_test_pearson"]).all()
-    assert found.cv_results_["reason_pearson"][0].startswith("infinite values have no Pearson")
-    assert found.cv_results_["rank_test_pearson"].tolist() == [1, 1]
-    assert np.isnan(found.chance_["regret"])
+    assert np.isnan(found.cv_results_["mean_test_relative_top_k"]).all()
+    assert found.cv_results_["reason_relative_top_k"][0].startswith("a ratio needs ref")
+    assert found.cv_results_["rank_test_relative_top_k"].tolist() == [1, 1]
+    assert np.isnan(found.chance_["relative_top_k"])
 
 
 def test_names_in_common():
@@ -651,14 +667,13 @@ def test_names_in_common():
     pd.testing.assert_frame_equal(table_of(found), table_of(fewer))
     with pytest.raises(ValueError, match="have no candidate in common"):
         search(reference={"other": 1.0}, names="common").fit(X, Y)
-    with pytest.raises(
-        ValueError, match="at least 2 candidates with a number in 'reference'. Got 1"
-    ):
+    with pytest.raises(ValueError, match="at least 2 candidates with a finite number .* Got 1"):
         search(reference={"net0": 1.0}, names="common").fit(X, Y)
 
 
-def test_candidates_without_a_number_are_left_out_on_demand():
-    reference = {**REFERENCE, "net4": np.nan}
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, None])
+def test_candidates_without_a_number_are_left_out_on_demand(value):
+    reference = {**REFERENCE, "net4": value}
     found = search(reference=reference, nan_policy="omit").fit(X, Y)
     assert found.left_out_ == ("net4",) and Net.rows == 5 * N
     assert found.cv_results_["n_candidates"].tolist() == [5, 5]
@@ -754,19 +769,55 @@ def test_a_candidate_that_fails_in_some_split():
 
 def test_too_few_candidates_with_scores():
     none = [(name, Fails()) for name in REFERENCE]
-    with pytest.raises(ValueError, match="only 0 of 6 could be run. 1000000000 rows"):
+    with pytest.raises(ValueError, match="Only 0 of 6 candidates could .* 2. 1000000000 rows"):
         search(none).fit(X, Y)
     one = [*none[:5], CANDIDATES[5]]
-    with pytest.raises(ValueError, match="only 1 of 6 could be run. 'net0'.*'net4': 10000"):
+    with pytest.raises(ValueError, match="Only 1 of 6 candidates could .*'net0'.*'net4': 100"):
         search(one).fit(X, Y)
     two = [*none[:4], *CANDIDATES[4:]]
     with pytest.warns(CandidateFailedWarning):
         assert search(two).fit(X, Y).cv_results_["n_candidates"].tolist() == [2, 2]
-    with pytest.raises(ValueError, match="'k' must be .* number of candidates, 2. Got 3"):
-        search(two, k=3).fit(X, Y)
     same = {**REFERENCE, "net4": 0.5, "net5": 0.5}
-    with pytest.raises(ValueError, match="Got 0.5 for all 2 of them"):
+    with pytest.raises(ValueError, match="Got 0.5 for all 2 of them.*'net3': 1000000000 rows are"):
         search(two, reference=same).fit(X, Y)
+
+
+def test_fewer_candidates_left_than_are_chosen():
+    given = [*CANDIDATES[:5], ("net5", Fails())]
+    choices = ["top_k", "regret", "relative_top_k"]
+    with pytest.warns(CandidateFailedWarning, match="'net5' could not be run"):
+        found = search(given, scoring=["kendall", *choices], k=6).fit(X, Y)
+    rest = {name: value for name, value in REFERENCE.items() if name != "net5"}
+    without = search(CANDIDATES[:5], reference=rest, scoring="kendall").fit(X, Y)
+    assert found.best_score_ == without.best_score_
+    assert found.best_pvalue_ == without.best_pvalue_
+    for name in choices:
+        assert np.isnan(found.cv_results_[f"mean_test_{name}"]).all()
+        reasons = set(found.cv_results_[f"reason_{name}"])
+        assert reasons == {"only 5 candidates, fewer than k=6"}
+        assert np.isnan(found.chance_[name])
+    words = r"defined 'top_k'.*only 5 candidates, fewer than k=6.* run: 'net5': 1000000000 rows"
+    for k in (6, {"top_k": 6}):
+        with pytest.raises(ValueError, match=words):
+            search(given, scoring=["kendall", "top_k"], refit="top_k", k=k).fit(X, Y)
+
+
+def test_candidates_in_a_dict():
+    words = r"must be a list of \(name, transformer\) tuples: pass list\(candidates.items\(\)\)"
+    with pytest.raises(ValueError, match=f"'candidates' parameter of MetricSearchCV {words}"):
+        search(dict(CANDIDATES)).fit(X, Y)
+    with pytest.raises(ValueError, match=f"'candidates' parameter of Transf.*Selector {words}"):
+        TransferabilitySelector(dict(CANDIDATES)).fit(X, Y)
+
+
+def test_a_reference_ranking_is_a_reference():
+    class Ranking:
+        def reference(self, measure=None):
+            return REFERENCE
+
+    pd.testing.assert_frame_equal(
+        table_of(search(reference=Ranking()).fit(X, Y)), table_of(search().fit(X, Y))
+    )
 
 
 def test_a_split_without_any_score_is_left_out():
@@ -863,7 +914,25 @@ def test_what_metrics_say_is_said_once_for_each_kind():
         ({"k": {"top_k": 9}}, "'k' must be a whole number .* Got {'top_k': 9}"),
         ({"k": {"top_k": 1.5}}, "'k' must be a whole number"),
         ({"k": {"kendall": 1}}, "'k' may have a number for each of"),
-        ({"metrics": ["transrate", "nothing"]}, "metric must be one of .*; got 'nothing'"),
+        ({"metrics": ["transrate", "nothing"]}, "metrics must be one of .*; got 'nothing'"),
+        ({"metrics": "nothing"}, "metrics must be one of .*; got 'nothing'"),
+        ({"metrics": ["hscore", "hscore"]}, r"metrics has \['hscore'\] more than once"),
+        ({"metrics": []}, "metrics must name at least one metric"),
+        ({"candidates": [*CANDIDATES, CANDIDATES[0]]}, "'candidates' has names .* not unique"),
+        ({"candidates": [("a__b", Net()), *CANDIDATES]}, "'candidates' has names .*'a__b'"),
+        ({"cv": 30}, "'cv' cannot split these 60 samples: n_splits=30 "),
+        ({"cv": 500}, "'cv' cannot split these 60 samples: .*n_splits=500"),
+        ({"cv": GroupKFold(2)}, "'cv' cannot split these 60 samples: The 'groups' parameter"),
+        ({"cv": [np.ones(59, bool)]}, r"Split 0 of 'cv' is a mask of shape \(59,\).* 60 samples"),
+        ({"cv": [[0, 1, -61]]}, "rows that don't exist.* row -61"),
+        ({"cv": [range(9), [0, 1, 2, 1]]}, "split 1 of 'cv' must have each row once. Got row 1 2 "),
+        ({"cv": [([0, 1, 59, -1], [])]}, "split 0 of 'cv' must have each row once. Got row 59 2 t"),
+        ({"n_jobs": 0}, "The 'n_jobs' parameter of MetricSearchCV .* Got 0"),
+        ({"n_resamples": 1}, "'n_resamples' must be at least 40 for level=0.95, or 0 .* Got 1"),
+        ({"n_resamples": 39}, "'n_resamples' must be at least 40"),
+        ({"n_resamples": 19, "level": 0.9}, "'n_resamples' must be at least 20 for level=0.9"),
+        ({"n_resamples": 1000, "level": 0.999}, "must be at least 2000 for level=0.999"),
+        ({"n_resamples": True}, "The 'n_resamples' parameter of MetricSearchCV .* Got True"),
         ({"metrics": {"a__b": "transrate"}}, "The keys of 'metrics' must be"),
         ({"metrics": [TransRate(eps=-1)]}, "The 'eps' parameter of TransRate"),
         ({"candidates": []}, "'candidates' must be a non-empty list"),
@@ -890,7 +959,7 @@ def test_wrong_data():
         search().fit(X, None)
     with pytest.raises(ValueError, match="got 1 class"):
         search().fit(X, np.zeros(N))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match="X and y have inconsistent numbers of samples: 60 and 59"):
         search().fit(X, Y[1:])
     with pytest.raises(TypeError, match="reference"):
         MetricSearchCV(CANDIDATES, "transrate")
@@ -1080,14 +1149,15 @@ def test_without_resamples_and_random_references():
     found = search(**QUICK).fit(X, Y)
     assert not any("lower" in name or "tied" in name for name in found.cv_results_)
     assert np.isnan(found.best_pvalue_)
-    assert found.best_index_ in found.tied_with_best_
+    assert found.tied_with_best_.tolist() == [0, 1]  # nothing has been told apart
+    assert search(n_resamples=40).fit(X, Y).cv_results_["tied_test_kendall"].any()
 
 
 # -- among scikit-learn's estimators ---------------------------------------------------------------
 
 THREE = [("pca", PCA(1)), ("std", StandardScaler()), ("raw", "passthrough")]
 CHECKED = MetricSearchCV(
-    THREE, ["transrate", "hscore"], reference={"pca": 0.1, "std": 0.2, "raw": 0.3}, n_resamples=10
+    THREE, ["transrate", "hscore"], reference={"pca": 0.1, "std": 0.2, "raw": 0.3}, n_resamples=40
 )
 N_CHECKS = 42
 

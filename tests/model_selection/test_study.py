@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.random_projection import GaussianRandomProjection
 from threadpoolctl import threadpool_limits
@@ -134,6 +135,20 @@ def expected():
 def test_neither_order_nor_number_of_threads_matters(expected):
     with threadpool_limits(2):
         assert untimed(run_all(-1)) == expected
+
+
+def test_one_and_two_threads_would_give_other_bits():
+    X, y = rng.normal(size=(600, 512)), rng.integers(4, size=600)
+    once = NestedStratifiedSubsets((1.0,), n_repeats=1)
+    alone, studied = set(), set()
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            alone.add(float(HScore().fit(X, y).score_))
+            found = RobustnessStudy([("a", PrecomputedFeatures(X))], "hscore", once).run(X, y)
+            studied.add(untimed(found))
+    assert len(studied) == 1
+    if len(alone) == 1:
+        pytest.skip("here they give the same bits, so that the limit cannot be seen to matter")
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
@@ -536,8 +551,12 @@ def wrong_splitter(*subsets):
         ({"metrics": "logmee"}, {}, "metric must be one of .*; got 'logmee'"),
         ({"metrics": HScore(shrinkage=3)}, {}, "The 'shrinkage' parameter of HScore"),
         ({"subsets": (0.1, 0.2)}, {}, "The 'subsets' parameter .* implementing 'split'"),
+        ({"subsets": NestedStratifiedSubsets}, {}, "Got the class NestedStratifiedSubsets inst"),
+        ({"subsets": KFold(3)}, {}, r"yields \(indices, fraction, repeat\)\. Got \(array\(.* 31"),
+        ({"candidates": [(1, PCA(1))]}, {}, "'candidates' must be a non-empty list"),
         ({"store": 3}, {}, "The 'store' parameter"),
         ({"n_jobs": "two"}, {}, "The 'n_jobs' parameter"),
+        ({"n_jobs": 0}, {}, "The 'n_jobs' parameter .* number of processes.* Got 0"),
         ({"random_state": None}, {}, "The 'random_state' parameter"),
         ({"error_score": 0}, {}, "The 'error_score' parameter"),
         ({"reference": {"a": 1, "b": 2}}, {}, r"of target 'target'. Got none for \['c'\]"),
@@ -545,7 +564,10 @@ def wrong_splitter(*subsets):
         ({"include_full": "no"}, {}, "The 'include_full' parameter"),
         ({"memory": 3}, {}, "The 'memory' parameter"),
         ({}, {"y": None}, "requires y, the labels of the target"),
-        ({}, {"y": LABELS[:5]}, "inconsistent numbers of samples"),
+        ({}, {"y": LABELS[:5]}, "'y' must have a label for each of the 90 samples of X. Got 5"),
+        ({}, {"X": None}, "'X' must be the samples of the target.* Got NoneType"),
+        ({}, {"X": 3}, "'X' must be the samples of the target.* Got int"),
+        ({}, {"retry_failed": "yes"}, "'retry_failed' must be True or False. Got 'yes'"),
         ({}, {"y": np.zeros(90)}, "got 1 class"),
         ({}, {"target": ""}, "'target' must be a name"),
         ({}, {"target": 3}, "'target' must be a name"),

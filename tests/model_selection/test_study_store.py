@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 import numpy as np
@@ -503,7 +504,7 @@ def killed_and_resumed(folder, n_kills, seed):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_at_random_moments_the_result_is_the_same(tmp_path):
-    (expected, found), moments = killed_and_resumed(tmp_path, n_kills=4, seed=0)
+    (expected, found), moments = killed_and_resumed(tmp_path, n_kills=3, seed=0)
     assert len(expected.splitlines()) == N_CELLS + 1
     assert found == expected
     assert moments == sorted(moments)
@@ -511,26 +512,45 @@ def test_killed_at_random_moments_the_result_is_the_same(tmp_path):
 
 
 class Suicidal(HScore):
-    """Ends the process that it runs in, once."""
+    """Ends the process that it runs in, once, or once for each number of samples."""
 
     def __init__(self, place="", shrinkage=None):
         super().__init__(shrinkage)
         self.place = place
 
     def _score_moments(self):
-        place = Path(self.place)
-        if self.moments_.n_samples == 48 and not place.exists():
+        place, n_samples = Path(self.place), self.moments_.n_samples
+        place = place.with_suffix(f".{n_samples}") if place.suffix == ".each" else place
+        if n_samples in (48, 80 if place.suffix else 48) and not place.exists():
             place.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         super()._score_moments()
 
 
-def test_a_worker_that_is_killed_costs_nothing(path, tmp_path):
-    given = {"s": Suicidal(str(tmp_path / "killed"))}
+def test_workers_that_are_killed_cost_nothing(path, tmp_path):
+    given = {"s": Suicidal(str(tmp_path / "killed.each"))}
     with parallel_config("loky", n_jobs=2):
         found = run(path, metrics=given)
-    assert (tmp_path / "killed").exists()
+    assert {file.name for file in tmp_path.glob("killed*")} == {f"killed.{n}" for n in (48, 80)}
     assert untimed(found) == untimed(run(metrics=given))
+
+
+class Deadly(HScore):
+    """Ends every process that it runs in, but for small subsets."""
+
+    def _score_moments(self):
+        if self.moments_.n_samples == 80:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super()._score_moments()
+
+
+def test_what_kills_every_worker_ends_the_run_and_the_others_are_kept(path):
+    once = subsets((0.3,), 1)
+    with parallel_config("loky", n_jobs=2), pytest.raises(BrokenExecutor) as raised:
+        run(path, candidates(1), metrics={"d": Deadly()}, splitter=once)
+    assert raised.value.__notes__ == [
+        f"The store {str(path)!r} has the results so far; a further run continues."
+    ]
 
 
 class AtHome(HScore):
