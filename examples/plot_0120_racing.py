@@ -86,7 +86,7 @@ for axis, found, title in zip(axes, (race, misled), ("LogME", "ETran"), strict=T
         axis.scatter(epochs, scores, size, facecolor=face, edgecolor=color, zorder=3)
         if name == found.best_name_:
             axis.scatter(epochs[-1:], scores[-1:], 320, facecolor="none", edgecolor="0.3", zorder=2)
-    axis.set(title=f"first by {title}", xlabel="epochs")
+    axis.set(title=f"first by {title}", xlabel="epochs", xlim=(0, 30))
     axis.legend(loc="lower right", frameon=False)
 axes[0].set_ylabel("accuracy on validation images")
 plt.show()
