@@ -104,7 +104,8 @@ def test_what_is_written_is_what_the_study_says(capsys, files, arguments, tmp_pa
 
 
 def test_figures(capsys, files, arguments, tmp_path):
-    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="figures need matplotlib")
+    open_before = pyplot.get_fignums()
     reference = tmp_path / "reference.csv"
     reference.write_text("candidate,value\nfirst,0.9\nsecond,0.7\nthird,0.8\nother,0.1\n")
     code, printed, _ = run(
@@ -119,9 +120,7 @@ def test_figures(capsys, files, arguments, tmp_path):
         "scores_digits",
     }
     assert "and 14 figures" in printed
-    from matplotlib import pyplot as plt
-
-    assert plt.get_fignums() == []
+    assert pyplot.get_fignums() == open_before
     # All of the agreement is with this reference.
     agreement = pd.read_csv(tmp_path / "out" / "agreement.csv")
     assert set(agreement["coefficient"]) == set(coefficients)

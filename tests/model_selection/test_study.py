@@ -546,7 +546,7 @@ def wrong_splitter(*subsets):
         ({"candidates": [("a", PCA(1)), ("a", PCA(2))]}, {}, "Names provided are not unique"),
         ({"candidates": [("repeat", PCA(1))]}, {}, "not be those of columns, .* Got 'repeat'"),
         ({"candidates": [("store", PCA(1))]}, {}, "conflict with constructor arguments"),
-        ({"candidates": {"a": PCA(1)}}, {}, "The 'candidates' parameter .* must be an instance"),
+        ({"candidates": {"a": PCA(1)}}, {}, "The 'candidates' parameter .* must be a list"),
         ({"metrics": []}, {}, "at least one metric"),
         ({"metrics": "logmee"}, {}, "metric must be one of .*; got 'logmee'"),
         ({"metrics": HScore(shrinkage=3)}, {}, "The 'shrinkage' parameter of HScore"),
