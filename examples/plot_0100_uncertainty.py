@@ -21,6 +21,7 @@ This example is about the first question.
 # all candidates. No network runs a second time.
 
 import matplotlib.pyplot as plt
+import pandas as pd
 
 from sktransfer.datasets import load_digits_target, load_tiny_zoo
 from sktransfer.model_selection import TransferabilitySelector
@@ -50,7 +51,7 @@ display = RankingDisplay.from_estimator(selector)
 # the best one.
 
 found = selector.uncertainty_["logme"]
-found.to_frame().head(8).round(3)
+pd.DataFrame(found.columns()).head(8).round(3)
 
 # %%
 # More images, fewer candidates

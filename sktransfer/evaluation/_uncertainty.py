@@ -82,41 +82,30 @@ class SelectionUncertainty:
         """Number of resamples."""
         return len(self.resampled_scores)
 
-    def to_frame(self):
-        """Return a row for each candidate, the best first.
+    def columns(self):
+        """Return the results as columns, best candidate first, of which frames are made.
 
         Returns
         -------
-        frame : pandas.DataFrame of shape (n_candidates, 10)
-            Columns ``candidate``, ``score``, ``score_low``, ``score_high``, ``rank``,
-            ``rank_low``, ``rank_high``, ``probability_best``, ``tied_with_best`` and
-            ``n_undefined``.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
+        columns : dict of str to list
+            ``candidate``, ``score``, ``score_low``, ``score_high``, ``rank``, ``rank_low``,
+            ``rank_high``, ``probability_best``, ``tied_with_best`` and ``n_undefined``.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "SelectionUncertainty.to_frame requires pandas. You can install it with "
-                "`pip install pandas`; everything is in the attributes too."
-            ) from error
+        ranks = competition_ranks(self.scores)
+        order = np.argsort(ranks, kind="stable")
         columns = {
-            "candidate": list(self.names),
+            "candidate": np.array(self.names, dtype=object),
             "score": self.scores,
             "score_low": self.score_interval[:, 0],
             "score_high": self.score_interval[:, 1],
-            "rank": competition_ranks(self.scores),
+            "rank": ranks,
             "rank_low": self.rank_interval[:, 0],
             "rank_high": self.rank_interval[:, 1],
             "probability_best": self.probability_best,
-            "tied_with_best": [name in self.tied_with_best for name in self.names],
+            "tied_with_best": np.array([name in self.tied_with_best for name in self.names]),
             "n_undefined": self.n_undefined,
         }
-        return pd.DataFrame(columns).sort_values("rank", kind="stable", ignore_index=True)
+        return {name: np.asarray(column)[order].tolist() for name, column in columns.items()}
 
 
 def fewest_resamples(level):

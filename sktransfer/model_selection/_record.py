@@ -90,13 +90,21 @@ def described(value, depth=2):
         inner = ", ".join(described(entry, depth - 1) for entry in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     kind = type(value).__name__
-    if hasattr(value, "get_params") and depth:
-        params = value.get_params(deep=False)
+    params = _parameters(value) if depth else None
+    if params is not None:
         inner = [f"{name}={described(entry, depth - 1)}" for name, entry in params.items()]
         return f"{kind}({', '.join(inner)})"
     if hasattr(value, "get_n_splits"):  # a splitter, whose text is its parameters
         return _cut(repr(value))
     return kind
+
+
+def _parameters(value):
+    """Give the parameters of an estimator; None for other objects, and where it can't tell."""
+    try:
+        return value.get_params(deep=False)
+    except (AttributeError, RuntimeError):  # *names among its parameters, for instance
+        return None
 
 
 def _holds_data(value):
