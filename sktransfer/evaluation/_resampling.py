@@ -13,6 +13,7 @@ __all__ = [
     "ALTERNATIVES",
     "bootstrap_counts",
     "check_resampling",
+    "fewest_for_interval",
     "limits",
     "orders",
     "permutation_pvalue",
@@ -43,12 +44,28 @@ def check_resampling(level, n_resamples, n_permutations=0):
     for name, count in (("n_resamples", n_resamples), ("n_permutations", n_permutations)):
         if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 0:
             raise ValueError(f"'{name}' must be a whole number, 0 or more. Got {count!r} instead.")
-    fewest = math.ceil(2 / (1 - level) - 1e-6)  # 2 / (1 - 0.9) is a little more than 20
+    fewest = fewest_for_interval(level)
     if 0 < n_resamples < fewest:
         raise ValueError(
             f"'n_resamples' must be at least {fewest} for level={level:g}, or 0 for no interval. "
             f"Got {n_resamples!r} instead."
         )
+
+
+def fewest_for_interval(level):
+    """Smallest number of resamples of which one is expected beyond each limit of an interval.
+
+    Parameters
+    ----------
+    level : float
+        Level of the interval, in (0, 1).
+
+    Returns
+    -------
+    n_resamples : int
+        The number.
+    """
+    return math.ceil(2 / (1 - level) - 1e-6)  # 2 / (1 - 0.9) is a little more than 20
 
 
 def random_generator(random_state):

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from ._rank import competition_ranks
-from ._resampling import check_resampling
+from ._resampling import check_resampling, fewest_for_interval
 
 __all__ = ["SelectionUncertainty", "fewest_resamples", "selection_uncertainty"]
 
@@ -121,8 +121,7 @@ def fewest_resamples(level):
     n_resamples : int
         The number.
     """
-    # Without the rounding of 1 - level, 0.95 would ask for one more.
-    return max(20, math.ceil(2 / (1 - level) - 1e-6))
+    return max(20, fewest_for_interval(level))
 
 
 def selection_uncertainty(
@@ -240,7 +239,7 @@ def selection_uncertainty(
 
 
 def _checked(scores, resampled, names, level):
-    check_resampling(level)
+    check_resampling(level, n_resamples=0)
     if isinstance(scores, Mapping):
         if names is not None:
             raise ValueError("'names' must be None if 'scores' is a dict, which has names.")
