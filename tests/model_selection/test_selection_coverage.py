@@ -58,7 +58,7 @@ def test_the_best_is_in_the_set_and_the_worst_is_not(name, n_samples, n_features
     held = sum(best in found for found in sets)
     assert held >= binom.ppf(0.005, n_selections, 0.95)
     # A set of everything would hold the best too.
-    assert np.mean([2 in found for found in sets]) < 0.4
+    assert np.mean([2 in found for found in sets]) <= 0.5
 
 
 def plain(metric, y, candidates):
