@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -81,7 +81,7 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
     from ..finetune._search_inputs import checked_data
 
     names = [name for name, _ in candidates]
-    data, target, _ = checked_data(template, X, y, None, X_val, y_val)
+    data, target, _ = checked_data(template, (), X, y, None, X_val, y_val)
     classes = None if target.outputs is not None else target.classes
     codes = None if classes is None else target.codes
     (measure,) = get_measures(caller.scoring or ("r2" if classes is None else "accuracy")).items()
@@ -231,7 +231,8 @@ def _claim(store, candidates, task, data, seed):
         raise_errors=task.raise_errors,
     )
     protocol = {"race": 1, **make_protocol(described, nothing[:, 0], seed)}
-    field = describe_all(candidates, described, from_scratch=False)
+    untested = replace(described, data=(data.X, data.y, None, data.X_val, data.y_val))
+    field = describe_all(candidates, untested, from_scratch=False)
     store.begin(protocol, field.able)
     failures = {name: [reason] for name, reason in field.failures.items()}
     return {subject.name: subject for subject in field.subjects}, failures
