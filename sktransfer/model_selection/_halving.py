@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
 from ..backbones._store import FeatureStore
-from ..utils._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from ..utils._sklearn import N_JOBS, HasMethods, Interval, StrOptions, _fit_context
 from ._composition import NamedCandidates
 from ._halving_best import RaceWinnerMixin
 from ._halving_inputs import COSTS, check_costs, check_template
@@ -231,7 +231,7 @@ default="multiply_adds"
         "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "random_state": ["random_state"],
         "n_threads": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "error_score": [StrOptions({"raise"}), "nan"],
         "verbose": ["verbose"],
     }

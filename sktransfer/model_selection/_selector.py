@@ -10,6 +10,7 @@ from sklearn.utils import Bunch
 
 from ..backbones._store import FeatureStore
 from ..utils._sklearn import (
+    N_JOBS,
     CallbackSupportMixin,
     HasMethods,
     Interval,
@@ -243,7 +244,7 @@ class TransferabilitySelector(
         "target_measure": [StrOptions(set(TARGET_MEASURES)), None],
         "cv": ["cv_object"],
         "refit": [str, None],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "error_score": [StrOptions({"raise"}), "nan"],
         "keep_candidates": ["boolean"],

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from ..backbones._store import FeatureStore
 from ..evaluation._coefficients import METHODS
 from ..evaluation._correlation import check_option
-from ..utils._sklearn import HasMethods, Interval, StrOptions
+from ..utils._sklearn import N_JOBS, HasMethods, Interval, StrOptions
 from ._composition import NamedCandidates
 from ._metric_collection import named_metrics, validated_metrics
 from ._study_checks import candidates_on_target, check_run_options, check_target_arguments
@@ -150,7 +150,7 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         "memory": [str, os.PathLike, FeatureStore, HasMethods(["cache"]), None],
         "store": [str, os.PathLike, None],
         "include_full": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "error_score": [StrOptions({"raise"}), "nan"],
         "random_state": [Interval(Integral, 0, None, closed="left")],
         "verbose": ["verbose"],
@@ -306,7 +306,7 @@ class RobustnessStudy(NamedCandidates, BaseEstimator):
         self._validate_params()
         active, names = dict(self._validate_candidates()), [name for name, _ in self.candidates]
         candidates = candidates_on_target(active, names, exclude, target)
-        check_run_options(self.n_jobs, retry_failed)
+        check_run_options(retry_failed)
         metrics = validated_metrics(self.metrics)
         y = check_target_arguments(X, y, target, groups)
         check_reference(self.reference, target, list(candidates))

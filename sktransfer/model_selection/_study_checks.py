@@ -1,7 +1,6 @@
 """What a robustness study checks before it does anything: names, the target, how to work."""
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from ..utils._sklearn import _num_samples
 from ._validation import check_target
@@ -51,28 +50,19 @@ def candidates_on_target(active, names, exclude, target):
     return candidates
 
 
-def check_run_options(n_jobs, retry_failed):
+def check_run_options(retry_failed):
     """Check how a run is to work.
 
     Parameters
     ----------
-    n_jobs : int or None
-        Number of processes.
     retry_failed : bool
         Whether failed cells are computed again.
 
     Raises
     ------
     ValueError
-        If one of them can't be used.
+        If it is neither true nor false.
     """
-    try:
-        effective_n_jobs(n_jobs)
-    except ValueError as error:
-        raise ValueError(
-            "The 'n_jobs' parameter of RobustnessStudy must be a number of processes, or -1 for "
-            f"as many as there are processors. Got {n_jobs}."
-        ) from error
     if not isinstance(retry_failed, bool | np.bool_):
         raise ValueError(f"'retry_failed' must be True or False. Got {retry_failed!r}.")
 
