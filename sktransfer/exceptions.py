@@ -23,6 +23,7 @@ __all__ = [
     "SingletonClassWarning",
     "SkippedFilesWarning",
     "StaleCacheWarning",
+    "TargetMeasureWarning",
     "TransferabilityWarning",
     "TrialFailedWarning",
     "UndefinedResamplesWarning",

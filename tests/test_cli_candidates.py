@@ -387,8 +387,9 @@ def test_a_folder_of_photographs_twice_with_a_broken_candidate(
     assert "features of 3 of 4 candidates came from the store." in err
     first, second = results
     assert set(first) == {"mobilenet_v2", "mobilenet_v2@features.7", "fashion", "build"}
-    # One pass of each network, the two layers together; then none at all. (16 = 5 + 5 + 5 + 1)
-    assert n_data_rows == [[15, 15], [0, 0]]
+    # One pass of each network, the two layers together, and of the best one's untrained twin; then
+    # none at all. (16 = 5 + 5 + 5 + 1)
+    assert n_data_rows == [[30, 15], [0, 0]]
     for name, row in first.items():
         assert (row["rank"], row["logme"], row["leep"]) == tuple(
             second[name][column] for column in ("rank", "logme", "leep")

@@ -63,6 +63,18 @@ class SelectionUncertainty:
     See Also
     --------
     selection_uncertainty : Makes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktransfer.evaluation import selection_uncertainty
+    >>> scores = {"a": 0.50, "b": 0.49, "c": 0.20}
+    >>> noise = 0.05 * np.random.default_rng(0).normal(size=(200, 3))
+    >>> found = selection_uncertainty(scores, list(scores.values()) + noise)
+    >>> found.tied_with_best
+    ('a', 'b')
+    >>> found.rank_interval.tolist()
+    [[1, 2], [1, 2], [3, 3]]
     """
 
     names: tuple
