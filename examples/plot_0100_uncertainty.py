@@ -58,9 +58,9 @@ found.to_frame().head(8).round(3)
 # More images, fewer candidates
 # -----------------------------
 #
-# The set shrinks as the sample grows. It may also move: the network that is expected to win with
-# sixty images need not be the one that wins with four hundred, so the answer is always one for the
-# size of your sample.
+# On the whole the set shrinks as the sample grows, though not at every step. It may also move: the
+# network that is expected to win with forty images need not be the one that wins with three
+# hundred, so the answer is always one for the size of your sample.
 
 sizes, numbers = (40, 80, 160, 320), []
 for size in sizes:
