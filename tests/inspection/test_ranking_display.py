@@ -190,6 +190,40 @@ def test_spread_over_splits_of_a_selector():
     assert display.errorbar_ is not None
 
 
+def test_intervals_and_ties_of_a_selector():
+    fitted = selector(n_resamples=40)
+    found = fitted.uncertainty_["hscore"]
+    display = RankingDisplay.from_estimator(fitted, metric="hscore")
+    segments = display.errorbar_[2][0].get_segments()
+    order = np.argsort(-found.scores[:2])
+    np.testing.assert_allclose([s[:, 0] for s in segments], found.score_interval[order])
+    assert len(display.bands_) == len(found.tied_with_best) == 1
+    assert "95% interval" in display.ax_.get_xlabel()
+    assert "told apart" in display.ax_.get_xlabel()
+
+
+def test_shades_lie_behind_the_lines_of_the_tied():
+    display = RankingDisplay(
+        ["a", "b", "c"], [0.1, 0.7, 0.6], intervals=[[0, 0.2], [0.5, np.inf], [0.3, 0.9]]
+    ).plot()
+    assert display.bands_ == []
+    display = RankingDisplay(["a", "b", "c"], [0.1, 0.7, 0.6], tied_with_best={"b", "c"}).plot()
+    assert sorted(band.get_y() for band in display.bands_) == [-0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"intervals": [[0, 1]]}, "'intervals' must have a lower and an upper limit"),
+        ({"intervals": [[1, 0], [0, 1]]}, "'intervals' must have a lower and an upper limit"),
+        ({"intervals": [[0, 1], [0, 1]], "spread": [1, 1]}, "only one can be shown"),
+    ],
+)
+def test_wrong_intervals(options, message):
+    with pytest.raises(ValueError, match=message):
+        RankingDisplay(["a", "b"], [0.5, 0.6], **options).plot()
+
+
 def test_wrong_estimators():
     with pytest.raises(NotFittedError):
         RankingDisplay.from_estimator(TransferabilitySelector([("pca", PCA(1))]))
