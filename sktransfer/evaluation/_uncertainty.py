@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from ..utils._frames import data_frame
 from ._rank import competition_ranks
 from ._resampling import check_resampling
 
@@ -63,6 +64,17 @@ class SelectionUncertainty:
     See Also
     --------
     selection_uncertainty : Makes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktransfer.evaluation import selection_uncertainty
+    >>> draws = np.random.default_rng(0).normal(size=(200, 2))
+    >>> found = selection_uncertainty([0.8, 0.3], [0.8, 0.3] + 0.01 * draws, names=["a", "b"])
+    >>> found.score_interval.round(2).tolist()
+    [[0.78, 0.82], [0.28, 0.32]]
+    >>> found.probability_best.tolist()
+    [1.0, 0.0]
     """
 
     names: tuple
@@ -97,13 +109,6 @@ class SelectionUncertainty:
         ImportError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "SelectionUncertainty.to_frame requires pandas. You can install it with "
-                "`pip install pandas`; everything is in the attributes too."
-            ) from error
         columns = {
             "candidate": list(self.names),
             "score": self.scores,
@@ -116,7 +121,8 @@ class SelectionUncertainty:
             "tied_with_best": [name in self.tied_with_best for name in self.names],
             "n_undefined": self.n_undefined,
         }
-        return pd.DataFrame(columns).sort_values("rank", kind="stable", ignore_index=True)
+        frame = data_frame(columns, "SelectionUncertainty.to_frame")
+        return frame.sort_values("rank", kind="stable", ignore_index=True)
 
 
 def fewest_resamples(level):

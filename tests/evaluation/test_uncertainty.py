@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom, norm, t
+
 from sktransfer.evaluation import SelectionUncertainty, selection_uncertainty
 
 NAMES = ["a", "b", "c", "d", "e"]
