@@ -2,7 +2,7 @@
 # calls start at once (a stamp per set of packages, renewed when setup.cfg or pyproject.toml change).
 #
 #   make demo      rank the bundled networks on scikit-learn's digits
-#   make test      the whole test suite, with coverage
+#   make test      the whole test suite
 #   make help      the rest
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter that makes the environment.
@@ -28,13 +28,17 @@ ifneq ($(shell $(PY) -c 'print("runs")' 2>/dev/null):$(shell cat $(STAMP)-at 2>/
 $(shell rm -f $(STAMP)-*)
 endif
 
-.PHONY: demo test lint format docs examples install help clean distclean
+.PHONY: demo test coverage lint format docs examples install help clean distclean
 
 demo: $(STAMP)-demo  ## rank the bundled networks on scikit-learn's digits
 	$(VENV)/bin/sktransfer rank --demo
 
-test: $(STAMP)-test  ## run the whole test suite with coverage (PYTEST_ARGS="..." to add options)
-	$(TEST_THREADS) $(PY) -m pytest -n $(TEST_WORKERS) --cov --cov-report=term-missing $(PYTEST_ARGS)
+test: $(STAMP)-test  ## run the whole test suite (PYTEST_ARGS="..." to add options)
+	$(TEST_THREADS) $(PY) -m pytest -n $(TEST_WORKERS) $(PYTEST_ARGS)
+
+# Apart from the tests, because following every line makes them slower by a quarter.
+coverage: $(STAMP)-test  ## run the whole test suite and list the lines that no test reaches
+	$(MAKE) --no-print-directory test PYTEST_ARGS="--cov --cov-report=term-missing $(PYTEST_ARGS)"
 
 lint: $(STAMP)-test  ## check style, formatting and spelling
 	$(VENV)/bin/ruff check .
@@ -46,7 +50,7 @@ format: $(STAMP)-test  ## apply the formatter and the safe fixes of the linter
 	$(VENV)/bin/ruff format .
 
 docs: $(STAMP)-docs  ## build the documentation into docs/_build/html, warnings as errors
-	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(PY) -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 install: $(STAMP)-docs  ## install everything into .venv, for development
