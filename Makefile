@@ -36,7 +36,7 @@ demo: $(STAMP)-demo  ## rank the bundled networks on scikit-learn's digits
 test: $(STAMP)-test  ## run the whole test suite (PYTEST_ARGS="..." to add options)
 	$(TEST_THREADS) $(PY) -m pytest -n $(TEST_WORKERS) $(PYTEST_ARGS)
 
-# Apart from the tests, because following every line makes them slower by a quarter.
+# Apart from the tests, because following every line makes them slower.
 coverage: $(STAMP)-test  ## run the whole test suite and list the lines that no test reaches
 	$(MAKE) --no-print-directory test PYTEST_ARGS="--cov --cov-report=term-missing $(PYTEST_ARGS)"
 
