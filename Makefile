@@ -50,7 +50,7 @@ format: $(STAMP)-test  ## apply the formatter and the safe fixes of the linter
 	$(VENV)/bin/ruff format .
 
 docs: $(STAMP)-docs  ## build the documentation into docs/_build/html, warnings as errors
-	$(PY) -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
+	$(PY) -m sphinx -W --keep-going -q -j 2 $(SPHINXOPTS) -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 install: $(STAMP)-docs  ## install everything into .venv, for development
