@@ -137,8 +137,9 @@ default="multiply_adds"
         A row for each decision: ``round`` (0 is by the metrics alone), ``candidate``,
         ``metric_rank``, ``n_epochs`` in all rounds up to this one, ``score``, ``difference`` to the
         first by the metric and its ``standard_error``, ``decision`` ("kept", "dropped", "won" or
-        "failed"), ``reason``, ``cost`` of the candidate in this round and ``total_cost`` up to and
-        with it, as shares, and ``seconds`` of training. :meth:`to_frame` gives it as a data frame.
+        "failed"), ``reason``, ``cost`` of the candidate in this round and ``total_cost`` with
+        all of the round, as shares, and ``seconds`` of training. :meth:`to_frame` gives it as a
+        data frame.
     cost_ : float
         What the choice has cost, as a share of fine-tuning every candidate once.
     refit_cost_ : float
