@@ -158,7 +158,7 @@ def work_on(work, files, starts, targets, seeds):
                     continue
                 if name not in loaded:
                     loaded[name] = data.load_target(name, files)
-                folder = work / "races" / f"{name}-{size}-{seed}"
+                folder = work / "races" / f"{start}-{name}-{size}-{seed}"
                 row = race_cell(loaded[name], size, seed, start, folder)
                 build.write_json(path, row)
         except Timeout:

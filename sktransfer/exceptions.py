@@ -12,6 +12,7 @@ __all__ = [
     "DamagedCacheWarning",
     "DamagedResultWarning",
     "EnlargedSubsetWarning",
+    "FewReferencesWarning",
     "HeadNotLoadedWarning",
     "NoValidationPartWarning",
     "NoiseFloorWarning",
@@ -101,6 +102,10 @@ class TargetMeasureWarning(TransferabilityWarning):
 
 class UndefinedResamplesWarning(TransferabilityWarning):
     """A candidate has no score on some resamples, which its uncertainty was found without."""
+
+
+class FewReferencesWarning(TransferabilityWarning):
+    """There are too few references for what was to be learned from them."""
 
 
 class HeadNotLoadedWarning(TransferabilityWarning):

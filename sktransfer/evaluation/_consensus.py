@@ -171,8 +171,8 @@ def consensus(scores, *, method="ranks", weights=None, scales=None, nan_policy="
     Raises
     ------
     ValueError
-        If there is no metric or no candidate, metrics have other candidates, or a parameter is not
-        one of its values.
+        If there is no metric or no candidate, metrics have other candidates, a score is infinite
+        with "scores", or a parameter is not one of its values.
 
     See Also
     --------
@@ -222,6 +222,12 @@ metrics=['logme', 'pactran', 'knn'], method='ranks', relative_to_pool=True)
     if method == "ranks":
         parts = np.array([_share_beaten(row) for row in values])
     else:
+        for name, row in zip(metrics, values, strict=True):
+            for label in np.array(labels, dtype=object)[np.isinf(row)]:
+                raise ValueError(
+                    f"'scores' must be finite or NaN for method='scores', as an infinite one "
+                    f"decides alone. Got one of candidate {label!r} by {name!r}."
+                )
         parts = (values - low[:, None]) / span[:, None]
     weight = np.where(silent, 0.0, weight)
 
@@ -288,7 +294,8 @@ def _read(scores):
         raise ValueError("'scores' must hold at least one candidate. Got none.")
     table = {}
     for name, other in read.items():
-        pair = pair_scores(first, other, arguments=(f"scores[{first_name!r}]", f"scores[{name!r}]"))
+        arguments = (f"scores[{first_name!r}]", f"scores[{name!r}]")
+        pair = pair_scores(first, other, names=None, arguments=arguments)
         table[name] = np.where(pair.y_missing, np.nan, pair.y.astype(float))
     labels = tuple(range(len(first.values))) if first.names is None else first.names
     return labels, table

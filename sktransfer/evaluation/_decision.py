@@ -2,9 +2,11 @@
 
 import math
 import numbers
+import warnings
 
 import numpy as np
 
+from ..exceptions import FewReferencesWarning
 from ._correlation import check_option
 from ._decision_set import DecisionCalibration, distances, limit
 from ._pairing import listed, pair_scores
@@ -72,6 +74,12 @@ def calibrate_decision_set(
         If the numbers of cells differ, there is none, a cell has no reference, or a parameter is
         not one of its values.
 
+    Warns
+    -----
+    FewReferencesWarning
+        If a target has too few cells for the level, so that sets hold everyone, or there is one
+        target only, so that the coverage can't be measured.
+
     See Also
     --------
     selection_uncertainty : The other promise, about other samples of the same target.
@@ -133,6 +141,7 @@ def calibrate_decision_set(
             "threshold": float(threshold),
             "n_cells": len(rows),
         }
+    _warn_of_few(groups, level)
     counts = [len(cell["scores"]) for cell in cells]
     sizes = [] if train_sizes is None else [cell["train_size"] for cell in cells]
     return DecisionCalibration(
@@ -150,10 +159,35 @@ def calibrate_decision_set(
     )
 
 
+def _warn_of_few(groups, level):
+    needed = math.ceil(level / (1 - level) - 1e-9)
+    few = {t: len(rows) for t, rows in groups.items() if len(rows) < needed}
+    if few:
+        found = ", ".join(f"{count} of {target!r}" for target, count in few.items())
+        warnings.warn(
+            f"level={level:g} takes at least {needed} cells of each target (got {found}), so "
+            "decision sets hold every candidate.",
+            FewReferencesWarning,
+            stacklevel=3,
+        )
+    if len(groups) == 1:
+        (target,) = groups
+        warnings.warn(
+            f"All cells are of one target, {target!r}, so it can't be measured how often decision "
+            "sets hold the best candidate of another one.",
+            FewReferencesWarning,
+            stacklevel=3,
+        )
+
+
 def _read_cells(scores, references, targets, train_sizes, greater_is_better):
     columns = {"scores": scores, "references": references, "targets": targets}
     if train_sizes is not None:
         columns["train_sizes"] = train_sizes
+    if isinstance(targets, str):
+        raise ValueError(
+            f"'targets' must have an entry for each cell. Got the string {targets!r} instead."
+        )
     columns = {name: list(column) for name, column in columns.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1 or not lengths["scores"]:
@@ -162,7 +196,7 @@ def _read_cells(scores, references, targets, train_sizes, greater_is_better):
     cells = []
     for place in range(lengths["scores"]):
         arguments = (f"scores[{place}]", f"references[{place}]")
-        pair = pair_scores(scores[place], references[place], arguments=arguments)
+        pair = pair_scores(scores[place], references[place], names=None, arguments=arguments)
         if len(pair.x) == 0 or pair.y_missing.any():
             lacking = [
                 label for label, lacks in zip(pair.labels, pair.y_missing, strict=True) if lacks

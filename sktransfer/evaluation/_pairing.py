@@ -344,8 +344,9 @@ def pair_scores(scores, reference, names="same", arguments=("scores", "reference
     ----------
     scores, reference : Scores or what :func:`read_scores` reads
         The two sets.
-    names : {"same", "common"}, default="same"
-        Whether candidates on one side only are an error or are left out.
+    names : {"same", "common"} or None, default="same"
+        Whether candidates on one side only are an error or are left out. None is an error for
+        callers who can't leave them out, and who don't advise it.
     arguments : tuple of two str, default=("scores", "reference")
         What the parameters are called.
 
@@ -359,7 +360,7 @@ def pair_scores(scores, reference, names="same", arguments=("scores", "reference
     ValueError
         If they cannot be paired.
     """
-    if names not in ("same", "common"):
+    if names not in ("same", "common", None):
         raise ValueError(f"'names' must be 'same' or 'common'. Got {names!r} instead.")
     first, second = (
         data if isinstance(data, Scores) else read_scores(data, argument)
@@ -377,10 +378,11 @@ def pair_scores(scores, reference, names="same", arguments=("scores", "reference
             for argument, missing in zip(arguments[::-1], (only_first, only_second), strict=True)
             if missing
         ]
-        if names == "same":
+        if names != "common":
+            advice = " With names='common' these are left out." if names else ""
             raise ValueError(
                 f"'{arguments[0]}' and '{arguments[1]}' must have the same candidates: "
-                f"{'; '.join(lacks)}. With names='common' these are left out."
+                f"{'; '.join(lacks)}.{advice}"
             )
         if not common:
             raise ValueError(

@@ -9,6 +9,7 @@ from ..metrics import get_metric, metric_name
 from ..metrics import named_metrics as metrics_by_name
 
 __all__ = [
+    "deciders",
     "deciding_metric",
     "get_collection_params",
     "is_relative_to_pool",
@@ -113,6 +114,24 @@ def deciding_metric(metrics, refit):
             f"'refit' must name one of the metrics, {list(metrics)!r}. Got {refit!r} instead."
         )
     return refit
+
+
+def deciders(metrics, deciding):
+    """Give the metrics that decide which candidate is the best.
+
+    Parameters
+    ----------
+    metrics : dict of str to metric
+        All metrics.
+    deciding : str
+        From :func:`deciding_metric`.
+
+    Returns
+    -------
+    metrics : list of metrics
+        One, or all of them for a consensus.
+    """
+    return [metrics[deciding]] if deciding in metrics else list(metrics.values())
 
 
 def needs_network(metric):

@@ -34,7 +34,7 @@ from ._metric_search_reference import (
 )
 from ._metric_search_results import SearchScores, search_frame, search_table
 from ._selection import Progress, Selection
-from ._validation import refuse_repeated_rows, usable_splits
+from ._validation import refuse_repeated_rows, require_defined, usable_splits
 
 __all__ = ["MetricSearchCV"]
 
@@ -336,6 +336,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         candidates = [pair for pair in candidates if pair[0] in reference.names]
         check_data(X, y, candidates, len(candidates) if self.error_score == "raise" else 2)
         prepared = self._prepare(X, y, fit_params, "fit", candidates, metrics)
+        require_defined(prepared["y"], list(metrics.values()))
         refuse_repeated_rows(prepared["splits"], len(prepared["y"]))
         usable = usable_splits(prepared["splits"], prepared["y"])
         prepared["sample_weights"] = by_setting(prepared["sample_weights"], settings)

@@ -21,7 +21,7 @@ from ._baselines import plan_baselines
 from ._best_candidate import BestCandidateMixin
 from ._composition import CandidateComposition
 from ._consensus_choice import consensus_options
-from ._metric_collection import deciding_metric, validated_metrics, with_one_seed
+from ._metric_collection import deciders, deciding_metric, validated_metrics, with_one_seed
 from ._recommendation import recommend
 from ._record import selection_record
 from ._resampled_scores import plan_resamples
@@ -34,6 +34,7 @@ from ._selection_uncertainty import (
     uncertainty_warnings,
 )
 from ._target_measure import TARGET_MEASURES, MeasuredMetrics, require_classes
+from ._validation import require_defined
 
 __all__ = ["TransferabilitySelector"]
 
@@ -341,6 +342,7 @@ class TransferabilitySelector(
         plan = plan_baselines(self.baselines)
         prepared = self._prepare(X, y, fit_params, method, candidates, metrics)
         require_classes(self.target_measure, prepared["y"])
+        require_defined(prepared["y"], deciders(metrics, deciding))
         prepared["resamples"] = plan_resamples(self, metrics, X, prepared["y"])
         metrics = with_one_seed(metrics)
 

@@ -4,7 +4,8 @@ from sklearn.base import clone
 
 from ..exceptions import TargetMeasureWarning
 from ..metrics import LinearProbe, LogME, get_metric
-from ..utils._target import encode_target
+from ..utils._target import find_task
+from ._metric_collection import deciders
 
 __all__ = [
     "AUTO",
@@ -104,7 +105,7 @@ def require_classes(target_measure, y):
         If there is a measure, and no class labels.
     """
     if target_measure is not None:
-        encode_target(y, tasks=("classification",), name=f"target_measure={target_measure!r}")
+        find_task(y, tasks=("classification",), name=f"target_measure={target_measure!r}")
 
 
 class MeasuredMetrics:
@@ -151,10 +152,10 @@ class MeasuredMetrics:
             One or none.
         """
         wanted = TARGET_MEASURES.get(self.target_measure)
-        deciders = [metrics[deciding]] if deciding in metrics else list(metrics.values())
-        if wanted is None or any(_suits(metric, wanted) for metric in deciders):
+        given = deciders(metrics, deciding)
+        if wanted is None or any(_suits(metric, wanted) for metric in given):
             return []
-        names = ", ".join(map(repr, deciders))
+        names = ", ".join(map(repr, given))
         return [
             (
                 f"The ranking is by {names}, with no regard to "

@@ -10,13 +10,14 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
 from ..backbones._store import FeatureStore
-from ..utils._target import refuse_masked
+from ..utils._target import as_target_array, as_weights, find_task
 
 __all__ = [
     "check_target",
     "check_weights",
     "open_memory",
     "refuse_repeated_rows",
+    "require_defined",
     "training_rows",
     "usable_splits",
 ]
@@ -46,15 +47,43 @@ def check_target(X, y, estimator="TransferabilitySelector"):
     """
     if y is None:
         raise ValueError(f"{estimator} requires y to be passed, but the target y is None.")
-    refuse_masked(y, "The target y")
+    y = as_target_array(y)
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(X, y)
     if bool(np.all(y == y[:1])):
         raise ValueError(
             "Transferability scores need at least 2 classes or values in y; got 1 class "
-            f"({y[0]!r}) in n_samples={len(y)}."
+            f"({y[0].tolist()!r}) in n_samples={len(y)}."
         )
     return y
+
+
+def require_defined(y, metrics):
+    """Refuse a target that no metric has a definition for, before any candidate is run.
+
+    Parameters
+    ----------
+    y : ndarray
+        The target.
+    metrics : list of metrics
+        Of which one is enough. What a metric that tells no ``tasks`` takes is found by its fit.
+
+    Raises
+    ------
+    ValueError
+        As the first metric would.
+    """
+    errors = []
+    for metric in metrics:
+        if not hasattr(metric, "tasks"):
+            return
+        try:
+            task = getattr(metric, "task", "auto")
+            find_task(y, tasks=metric.tasks, name=type(metric).__name__, task=task)
+            return
+        except ValueError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def check_weights(sample_weights, y):
@@ -75,12 +104,11 @@ def check_weights(sample_weights, y):
     Raises
     ------
     ValueError
-        If the number of weights is wrong.
+        If there is another number of them, or one is no number, infinite or negative.
     """
     arrays = {}
     for weights in sample_weights.values():
-        check_consistent_length(y, weights)
-        arrays.setdefault(id(weights), np.asarray(weights))
+        arrays.setdefault(id(weights), as_weights(weights, y))
     return {name: arrays[id(weights)] for name, weights in sample_weights.items()}
 
 

@@ -14,9 +14,11 @@ __all__ = [
     "Target",
     "as_labels",
     "as_target_array",
+    "as_weights",
     "check_class_weight",
     "check_weights",
     "encode_target",
+    "find_task",
     "kind_of_labels",
     "refuse_masked",
 ]
@@ -97,8 +99,8 @@ def _detect_task(y):
     return "classification", "labels"
 
 
-def encode_target(y, *, tasks, name, task="auto", regression_by="LogME(task='regression')"):
-    """Turn ``y`` into a :class:`Target`, or say in one sentence why that can't be.
+def find_task(y, *, tasks, name, task="auto", regression_by="LogME(task='regression')"):
+    """Tell what kind of target ``y`` is, or say in one sentence why a caller can't use it.
 
     Parameters
     ----------
@@ -116,8 +118,10 @@ def encode_target(y, *, tasks, name, task="auto", regression_by="LogME(task='reg
 
     Returns
     -------
-    target : Target
-        The encoded target.
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The target, with a dtype of strings or numbers.
+    task : {"classification", "multilabel", "regression"}
+        The task.
 
     Raises
     ------
@@ -147,12 +151,50 @@ def encode_target(y, *, tasks, name, task="auto", regression_by="LogME(task='reg
             "several labels per sample (one target at a time is supported, or 0/1 columns) or "
             f"several values to predict: use {regression_by} or floats for the latter."
         )
+    if task == "classification" and detected != "classification":
+        raise ValueError(
+            f"Unknown label type: a classification target y for {name} must be a 1-D array "
+            f"of labels; got {seen}."
+        )
+    if task == "multilabel" and detected != "multilabel":
+        raise ValueError(
+            f"A multilabel target y for {name} must have two or more columns of 0 and 1; "
+            f"got {seen}."
+        )
+    if task != "classification" and y.dtype.kind not in "biuf":
+        raise ValueError(f"A {task} target y for {name} must hold numbers; got dtype {y.dtype}.")
+    return y, task
+
+
+def encode_target(y, *, tasks, name, task="auto", regression_by="LogME(task='regression')"):
+    """Turn ``y`` into a :class:`Target`, or say in one sentence why that can't be.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        A target, as :func:`find_task` takes it.
+    tasks : tuple of str
+        The tasks that the caller has a definition for.
+    name : str
+        Who asks, for messages.
+    task : {"auto", "classification", "multilabel", "regression"}, default="auto"
+        The task; "auto" recognises it from the values.
+    regression_by : str, default="LogME(task='regression')"
+        How the caller is told that whole numbers are values, for messages.
+
+    Returns
+    -------
+    target : Target
+        The encoded target.
+
+    Raises
+    ------
+    ValueError
+        As :func:`find_task`.
+    """
+    guessed = task == "auto"
+    y, task = find_task(y, tasks=tasks, name=name, task=task, regression_by=regression_by)
     if task == "classification":
-        if detected != "classification":
-            raise ValueError(
-                f"Unknown label type: a classification target y for {name} must be a 1-D array "
-                f"of labels; got {seen}."
-            )
         classes, codes = np.unique(y, return_inverse=True)
         if guessed and y.dtype.kind == "f" and len(classes) > max(len(y) / 2, 2):
             warnings.warn(
@@ -163,13 +205,6 @@ def encode_target(y, *, tasks, name, task="auto", regression_by="LogME(task='reg
                 stacklevel=2,
             )
         return Target(task, classes=classes, codes=codes.astype(np.intp, copy=False))
-    if task == "multilabel" and detected != "multilabel":
-        raise ValueError(
-            f"A multilabel target y for {name} must have two or more columns of 0 and 1; "
-            f"got {seen}."
-        )
-    if y.dtype.kind not in "biuf":
-        raise ValueError(f"A {task} target y for {name} must hold numbers; got dtype {y.dtype}.")
     outputs = np.array(y, dtype=np.float64)  # a copy: the caller may change y later
     return Target(task, outputs=outputs.reshape(len(outputs), -1))
 
@@ -281,6 +316,10 @@ def _kind(value):
     return type(value).__name__
 
 
+def _few(labels, n=10):
+    return ", ".join(map(repr, labels[:n])) + (", ..." if len(labels) > n else "")
+
+
 def check_class_weight(class_weight, target, sample_weight, name):
     """Turn weights of the classes into weights of the samples.
 
@@ -332,13 +371,39 @@ def check_class_weight(class_weight, target, sample_weight, name):
         )
     labels = target.classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    missing = [label for label in labels if label not in class_weight]
-    if unknown and missing:
+    if unknown and not set(labels) <= set(class_weight):
         raise ValueError(
-            f"class_weight of {name} has no weight for the labels {missing[:10]!r} in y, but "
-            f"weights for {unknown[:10]!r}, which are no labels in y."
+            f"class_weight of {name} must have labels in y as keys, which are {_few(labels)}; got "
+            f"{_few(unknown)} too."
         )
     return np.array([class_weight.get(label, 1.0) for label in labels], float)[target.codes]
+
+
+def as_weights(sample_weight, X):
+    """Check that there is a weight for each sample.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,) or None
+        Weights; None for ones.
+    X : array-like of shape (n_samples, ...)
+        What they are for.
+
+    Returns
+    -------
+    sample_weight : ndarray of float64 of shape (n_samples,)
+        The weights, finite and not negative.
+
+    Raises
+    ------
+    ValueError
+        If they are something else, or another number of them.
+    """
+    try:
+        np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must hold numbers; {error}.") from None
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def check_weights(sample_weight, X, target, *, relative=True, class_weight=None, name="metric"):
@@ -366,7 +431,7 @@ def check_weights(sample_weight, X, target, *, relative=True, class_weight=None,
     """
     if sample_weight is None and class_weight is None:
         return X, target, None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight = as_weights(sample_weight, X)
     if class_weight is not None:
         weight = weight * check_class_weight(class_weight, target, weight, name)
     kept = weight > 0

@@ -7,6 +7,7 @@ import pytest
 
 from sktransfer.datasets import load_decision_calibration, load_tiny_benchmark
 from sktransfer.evaluation import DecisionCalibration, calibrate_decision_set
+from sktransfer.exceptions import FewReferencesWarning
 
 NAN = math.nan
 NAMES = [f"network {i}" for i in range(12)]
@@ -103,15 +104,18 @@ def test_decision_set():
 
 def test_too_few_cells_rule_nobody_out():
     scores, references = simulated(4, 0.1, seed=5)
-    found = calibrate_decision_set(scores, references, ["a", "a", "b", "b"])
+    with pytest.warns(FewReferencesWarning, match=r"9 cells .* \(got 2 of 'a', 2 of 'b'"):
+        found = calibrate_decision_set(scores, references, ["a", "a", "b", "b"])
     assert math.isinf(found.threshold) and found.coverage == 1 and found.share == 1
     assert len(found.decision_set({"a": 1.0, "b": -1e9, "c": NAN})) == 2
     assert "too few references" in found.statement
-    alone = calibrate_decision_set(scores, references, ["a"] * 4, level=0.5)
+    with pytest.warns(FewReferencesWarning, match="All cells are of one target, 'a'"):
+        alone = calibrate_decision_set(scores, references, ["a"] * 4, level=0.5)
     assert math.isnan(alone.coverage) and math.isfinite(alone.threshold)
     assert "was not measured" in alone.statement
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.FewReferencesWarning")
 def test_ties_missing_scores_and_losses():
     scores = [{"a": 3.0, "b": 2.0, "c": 1.0}]
     tied = calibrate_decision_set(scores, [{"a": 1, "b": 0, "c": 1}], ["x"], level=0.5)
@@ -125,6 +129,7 @@ def test_ties_missing_scores_and_losses():
     assert math.isinf(found.threshold) and found.coverage == 0
 
 
+@pytest.mark.filterwarnings("ignore::sktransfer.exceptions.FewReferencesWarning")
 def test_json_and_pickle():
     scores, references = simulated(4, 0.1, seed=5)
     for options in ({}, {"level": 0.5, "train_sizes": [50, 50, 100, 100], "metric": "logme"}):
@@ -196,3 +201,11 @@ def test_every_metric_of_the_benchmark_has_one():
     for metric in ("logme", "consensus"):
         found = load_decision_calibration(metric)
         assert found.coverage >= 0.9 and found.share <= 1 / 3
+
+
+def test_wrong_cells_are_told_of_without_advice_that_cannot_be_followed():
+    with pytest.raises(ValueError, match="entry for each cell. Got the string 'ab'"):
+        calibrate_decision_set([[1, 2]] * 2, [[1, 2]] * 2, "ab")
+    with pytest.raises(ValueError, match="must have the same candidates: .*lacks 'b'") as caught:
+        calibrate_decision_set([{"a": 1, "b": 2}], [{"a": 1}], ["x"])
+    assert "names=" not in str(caught.value)

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_html_repr
 
 from sktransfer.exceptions import CandidateFailedWarning, UninformativeScoreWarning
 from sktransfer.metrics import LogME
-from sktransfer.model_selection import TransferabilitySelector
+from sktransfer.model_selection import MetricSearchCV, TransferabilitySelector
 
 X, Y = load_iris(return_X_y=True)
 GOOD = [("pca", PCA(2)), ("scaled", StandardScaler())]
@@ -455,3 +456,57 @@ def test_warnings_can_be_made_errors_or_silenced():
         make_pipeline(selector).fit(data, y)
         assert warnings.filters == before
     assert caught == []
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.array([None, "a"] * 4, dtype=object), "mixes NoneType and strings"),
+        (np.array([1, "a"] * 4, dtype=object), "mixes numbers and strings"),
+        (np.arange(16).reshape(8, 2) % 5, "HScore is defined for classification targets"),
+        (np.arange(16).reshape(8, 2) % 3 % 2, "got a multilabel target"),
+        (np.linspace(0, 1, 8), "got a regression target y \\(numbers with a fractional part\\)"),
+        (np.array(["2030-01-01", "2030-01-02"] * 4, dtype="M8[D]"), "Dates can be labels"),
+        (sparse.csr_array(np.eye(8)[:, :1]), "y must be a dense array"),
+        ([3] * 8, r"got 1 class \(3\) in n_samples=8"),
+        (["x"] * 8, r"got 1 class \('x'\) in n_samples=8"),
+    ],
+)
+def test_a_target_without_a_definition_is_refused_before_any_candidate_runs(y, message):
+    n_runs = []
+    candidates = [(name, FunctionTransformer(lambda X: n_runs.append(1) or X)) for name in "ab"]
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    searches = [
+        TransferabilitySelector(candidates, metric="hscore"),
+        TransferabilitySelector(candidates, metric=["logme", "hscore"], refit="hscore"),
+        MetricSearchCV(candidates, "hscore", reference={"a": 1.0, "b": 2.0}),
+    ]
+    for search in searches:
+        with pytest.raises((ValueError, TypeError), match=message):
+            search.fit(X, y)
+    assert not n_runs
+
+
+def test_a_metric_that_does_not_decide_may_lack_a_definition():
+    with pytest.warns(CandidateFailedWarning, match="regression"):
+        selector = TransferabilitySelector(GOOD, metric=["logme", "hscore"]).fit(X, X[:, 0])
+    assert selector.refit_metric_ == "logme" and "hscore" in selector.failures_["pca"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (["a"] * 150, "sample_weight must hold numbers; could not convert string"),
+        (np.full(150, -1.0), "Negative values in data passed to `sample_weight`"),
+        (np.full(150, np.nan), "sample_weight contains NaN"),
+        (np.ones(149), "149"),
+    ],
+)
+def test_wrong_weights_are_refused_before_any_candidate_runs(weights, message):
+    n_runs = []
+    candidates = [(name, FunctionTransformer(lambda X: n_runs.append(1) or X)) for name in "ab"]
+    with config_context(enable_metadata_routing=True):
+        metric = LogME().set_fit_request(sample_weight=True)
+        with pytest.raises(ValueError, match=message):
+            TransferabilitySelector(candidates, metric).fit(X, Y, sample_weight=weights)
+    assert not n_runs
