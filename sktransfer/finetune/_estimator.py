@@ -35,7 +35,8 @@ from sktransfer.utils._sklearn import (
     _check_feature_names,
     _check_y,
 )
-from sktransfer.utils._target import as_target_array, check_weights
+from sktransfer.utils._target import as_target_array
+from sktransfer.utils._weights import check_weights
 
 __all__ = ["FineTuneEstimator"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sktransfer.finetune._inputs import check_rows, named
 from sktransfer.utils._sklearn import _num_samples
-from sktransfer.utils._target import check_weights
+from sktransfer.utils._weights import check_weights
 
 __all__ = ["FitData", "check_lengths", "checked_fit", "probe_of"]
 

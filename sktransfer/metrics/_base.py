@@ -15,7 +15,8 @@ from ..utils._sklearn import (
     _check_n_features,
     _fit_context,
 )
-from ..utils._target import as_target_array, check_weights, encode_target
+from ..utils._target import as_target_array, encode_target
+from ..utils._weights import check_weights
 from ._moments import FeatureMoments
 
 # What the parameter `class_weight` of a metric may be.

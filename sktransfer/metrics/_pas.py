@@ -7,7 +7,8 @@ from scipy import sparse
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ..utils._sklearn import Interval, _fit_context
-from ..utils._target import Target, check_weights
+from ..utils._target import Target
+from ..utils._weights import check_weights
 from ._base import CLASS_WEIGHT, WeightedMetric
 from ._discriminant import weighted_mean
 from ._permutations import chance_scores, reason_to_doubt

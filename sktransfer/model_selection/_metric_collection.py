@@ -55,13 +55,15 @@ def named_metrics(metric, argument="metric"):
     return metrics_by_name(metric, argument)
 
 
-def validated_metrics(metric):
+def validated_metrics(metric, argument="metric"):
     """Bring metrics into one form, and check their parameters before any work.
 
     Parameters
     ----------
     metric : str, metric instance, list or tuple of these, or dict of str to these
         The metric or metrics.
+    argument : str, default="metric"
+        What the parameter is called.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def validated_metrics(metric):
     ValueError
         If a parameter of a metric is wrong, and as :func:`named_metrics`.
     """
-    metrics = named_metrics(metric)
+    metrics = named_metrics(metric, argument)
     for instance in metrics.values():
         if hasattr(instance, "_parameter_constraints"):
             instance._validate_params()

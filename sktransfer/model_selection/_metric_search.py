@@ -22,7 +22,7 @@ from ..utils._sklearn import (
     _VisualBlock,
 )
 from ._composition import CandidateComposition
-from ._metric_collection import named_metrics
+from ._metric_collection import named_metrics, validated_metrics
 from ._metric_search_agreement import Agreement, resampled
 from ._metric_search_data import check_data
 from ._metric_search_grid import by_setting, metric_settings
@@ -315,10 +315,7 @@ class MetricSearchCV(MetaEstimatorMixin, CallbackSupportMixin, CandidateComposit
         """
         candidates = self._validate_candidates()
         check_resampling(self.level, self.n_resamples, self.n_permutations)
-        metrics = named_metrics(self.metrics, "metrics")
-        for metric in metrics.values():
-            if hasattr(metric, "_parameter_constraints"):
-                metric._validate_params()
+        metrics = validated_metrics(self.metrics, "metrics")
         scorings = check_scoring(self.scoring)
         deciding = deciding_scoring(self.refit, scorings)
         reference = Reference.read(

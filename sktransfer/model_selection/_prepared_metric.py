@@ -8,7 +8,7 @@ from ..metrics import LogME, MetricInputs, TransferabilityMetric
 from ..metrics._base import MomentMetric, RowMetric, WeightedMetric
 from ..metrics._moments import FeatureMoments
 from ..metrics._quick_evidence import quick_score
-from ..utils._target import check_weights
+from ..utils._weights import check_weights
 
 __all__ = ["PreparedMetric"]
 

@@ -10,7 +10,8 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
 from ..backbones._store import FeatureStore
-from ..utils._target import as_target_array, as_weights, find_task
+from ..utils._target import as_target_array, find_task
+from ..utils._weights import as_weights
 
 __all__ = [
     "check_target",
