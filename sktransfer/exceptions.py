@@ -19,6 +19,7 @@ __all__ = [
     "NotConvergedWarning",
     "OtherVersionsWarning",
     "ProbabilityNormalizationWarning",
+    "RaceNotRunWarning",
     "RandomFeaturesWarning",
     "SharedRowsWarning",
     "SingletonClassWarning",
@@ -82,6 +83,10 @@ class ConstantTargetWarning(TransferabilityWarning):
 
 class ProbabilityNormalizationWarning(TransferabilityWarning):
     """Rows given as probabilities did not sum to one and were normalised."""
+
+
+class RaceNotRunWarning(TransferabilityWarning):
+    """No candidate of a race was trained; the metric alone has decided."""
 
 
 class RandomFeaturesWarning(TransferabilityWarning):

@@ -118,6 +118,22 @@ class Budget:
         n_epochs = math.floor(left / (weight * self._n_train) * (1 + 1e-12))
         return max(0, min(n_epochs, self.n_epochs - n_done))
 
+    def least(self, candidates):
+        """Say from which budget on two candidates are trained and judged.
+
+        Parameters
+        ----------
+        candidates : list of int
+            Who would start.
+
+        Returns
+        -------
+        share : float
+            As a share of fine-tuning every candidate once.
+        """
+        first_round = sum(self.cost(c, self.fewest_epochs) for c in candidates[:2])
+        return (self.spent + first_round) / self.whole
+
     def affordable(self, candidates, factor):
         """Say how many may start, so that each can show something in the first round.
 

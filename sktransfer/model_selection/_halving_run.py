@@ -70,6 +70,8 @@ class Race:
         In which round each candidate left.
     failures, warnings : dict of int to list of str
         By candidate.
+    not_run : str or None
+        Why nobody was trained, although there is somebody to be compared with.
     """
 
     names: list
@@ -92,6 +94,7 @@ class Race:
     exits: dict = field(default_factory=dict)
     failures: dict = field(default_factory=dict)
     warnings: dict = field(default_factory=dict)
+    not_run: str | None = None
 
     def run(self, start, what):
         """Run the race.
@@ -111,18 +114,25 @@ class Race:
         able = list(self.ranks)
         n_start, n_rounds = self.budget.affordable(start, self.factor)
         first = min(able, key=lambda c: (self.ranks[c], c))
-        before = set(start)
-        start = start[:n_start]
+        before, start = start, start[:n_start]
+        why = "the budget is too small for a round of two"
+        if len(able) == 1:
+            why = "is alone"
+        elif not self.task.parts:
+            why = "no row can be spared to judge by"
+        if not start and len(able) > 1:
+            self.not_run = f"No candidate was trained: {why}"
+            if self.task.parts:
+                self.not_run += f", which takes a 'budget' of {self._least(before)}"
+            self.not_run += f". {self.names[first]!r} is the first by the metric alone."
         for c in able:
             if c in start:
                 decision, reason = "kept", what
-            elif c == first:
-                why = "is alone" if len(able) == 1 else "the budget is too small for a round of two"
-                if not self.task.parts and len(able) > 1:
-                    why = "no row can be spared to judge by"
+            elif not start and c == first:
                 decision, reason = "won", f"first by the metric, and {why}"
-            elif c in before and n_start:
-                decision, reason = "dropped", "the budget is too small for more to start"
+            elif c in before:
+                too_small = "the budget is too small for more to start"
+                decision, reason = "dropped", too_small if self.task.parts else why
             else:
                 decision, reason = "dropped", f"not {what}"
             self._record(0, c, 0, decision, reason, self.budget.cost_of_metrics(c), 0.0)
@@ -130,6 +140,11 @@ class Race:
             self.exits[first] = 0
             return first
         return self._rounds(start, n_rounds)
+
+    def _least(self, candidates):
+        # Rounded up: what is said has to be enough.
+        digits = 10.0 ** (1 - math.floor(math.log10(self.budget.least(candidates))))
+        return f"{math.ceil(self.budget.least(candidates) * digits) / digits:g}"
 
     def _rounds(self, racing, n_rounds):
         rounds, states, number = (), {}, 0

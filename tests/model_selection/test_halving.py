@@ -1,5 +1,6 @@
 """HalvingTransferabilitySelector: what it chooses, costs, keeps, and does with what goes wrong."""
 
+import re
 import warnings
 
 import joblib
@@ -19,6 +20,7 @@ from sktransfer.evaluation import calibrate_decision_set
 from sktransfer.exceptions import (
     CandidateFailedWarning,
     DamagedResultWarning,
+    RaceNotRunWarning,
     UninformativeScoreWarning,
 )
 from sktransfer.finetune import FineTuneClassifier, FineTuneRegressor
@@ -30,6 +32,7 @@ from sktransfer.model_selection import HalvingTransferabilitySelector, Transfera
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sktransfer.exceptions.UninformativeScoreWarning",
     "ignore::sktransfer.exceptions.NoiseFloorWarning",
+    "ignore::sktransfer.exceptions.RaceNotRunWarning",
 )
 
 RNG = np.random.default_rng(0)
@@ -272,13 +275,30 @@ def test_the_decision_set_starts():
 )
 def test_without_a_race_the_metric_decides(parameters, rows, reason):
     rows = rows if isinstance(rows, slice) else [np.flatnonzero(c == CODES)[0] for c in range(3)]
-    found = race(**parameters).fit(X[rows], Y[rows])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = race(**parameters).fit(X[rows], Y[rows])
+    said = [str(w.message) for w in caught if w.category is RaceNotRunWarning]
+    assert len(said) == (reason != "and is alone") and all(reason in message for message in said)
     by_metric = TransferabilitySelector(found.candidates, "hscore").fit(X[rows], Y[rows])
     assert found.best_name_ == by_metric.best_name_
     assert found.n_rounds_ == 0 and not found.overruled_
     assert np.isnan(found.best_score_)
     won = found.history_["decision"] == "won"
     assert reason in found.history_["reason"][won][0]
+
+
+def test_the_budget_that_is_advised_is_enough_and_hardly_less_is_not():
+    with pytest.warns(RaceNotRunWarning, match="takes a 'budget' of") as caught:
+        race(start=1.0, budget=0.01).fit(X, Y)
+    said = " ".join(str(warning.message) for warning in caught)
+    advised = float(re.search(r"'budget' of ([\d.e-]+)\. ", said).group(1))
+    found = race(start=1.0, budget=advised).fit(X, Y)
+    assert found.n_rounds_ == 1 and (found.history_["round"] == 1).sum() == 2
+    reasons = set(found.history_["reason"][found.history_["decision"] == "dropped"])
+    assert "the budget is too small for more to start" in reasons
+    with pytest.warns(RaceNotRunWarning):
+        race(start=1.0, budget=0.9 * advised).fit(X, Y)
 
 
 def test_a_class_of_one_sample_and_very_few_rows():
