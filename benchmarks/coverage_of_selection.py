@@ -1,4 +1,4 @@
-"""How often the candidates that can't be told apart from the best hold the truly best one.
+r"""How often the candidates that can't be told apart from the best hold the truly best one.
 
 Selections are simulated: rows of a few classes in a latent space, which every candidate sees
 through a map of its own, more or less clearly, with noise of its own. The first three candidates
@@ -8,12 +8,19 @@ in percent how often the set at 95 % holds the best, how many candidates it has 
 same for an oracle that knows how scores vary over fresh samples; last, by how much the resamples
 under- or overstate the standard deviation of the difference to the best.
 
-What was simulated is kept in a folder, and a run goes on where another one ended:
+What was simulated is kept in a folder, and a run goes on where another one ended. The table of the
+documentation is in ``coverage_of_selection.csv``:
 
     python benchmarks/coverage_of_selection.py --work coverage --selections 300 --jobs 2
+    python benchmarks/coverage_of_selection.py --work coverage --schemes dirichlet \
+        --metrics logme hscore leep knn --settings "n > D" "n < D"
+    python benchmarks/coverage_of_selection.py --work coverage --report-only --table \
+        --schemes auto half tenth dirichlet
+    python benchmarks/coverage_of_selection.py --page
 """
 
 import argparse
+import csv
 import os
 import warnings
 from dataclasses import dataclass
@@ -28,7 +35,19 @@ from sktransfer.model_selection._prepared_metric import PreparedMetric
 from sktransfer.model_selection._resampled_scores import Resamples, resample_scores, scheme_of
 from sktransfer.model_selection._scoring import ScoringTask
 
-LEVEL = 0.95
+TABLE = Path(__file__).with_suffix(".csv")
+COLUMNS = (
+    "setting",
+    "metric",
+    "resampling",
+    "selections",
+    "held",
+    "size",
+    "oracle_held",
+    "oracle_size",
+    "least_ratio",
+    "largest_ratio",
+)
 N_RESAMPLES = 40
 CHUNK = 5
 LATENT = 6
@@ -190,12 +209,12 @@ def plan(folder, arguments, schemes):
                     )
 
 
-def report(folder, setting, name, scheme):
-    """Print a line for a metric in a setting."""
+def measure(folder, setting, name, scheme):
+    """Compute a row of the table, None without enough simulations."""
     simulated = kept(folder, "selection", setting, f"{name}/{scheme}")
     fresh = kept(folder, "fresh", setting, name)
     if simulated is None or fresh is None or len(fresh) < N_RESAMPLES:
-        return
+        return None
     n_samples = SETTINGS[setting].n_samples
     fresh = np.concatenate([fresh, simulated[:, 0]])
     best = int(fresh.mean(axis=0).argmax())
@@ -209,17 +228,64 @@ def report(folder, setting, name, scheme):
         spread.append(np.nanvar(resampled - resampled[:, [best]], axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = scale * np.sqrt(np.mean(spread, axis=0)) / (fresh - fresh[:, [best]]).std(axis=0)
-
-    def line(sets):
-        held = 100 * np.mean([best in found for found in sets])
-        return f"{held:5.1f} {np.mean([len(found) for found in sets]):4.1f}"
-
     others = np.delete(ratio, best)
-    print(
-        f"{setting:7} {name:12} {scheme:10} {len(sets):4} {line(sets)}/{fresh.shape[1]} "
-        f"  {line(oracle)}   {others.min():4.2f} to {others.max():4.2f}",
-        flush=True,
-    )
+    numbers = [
+        100 * np.mean([best in found for found in sets]),
+        np.mean([len(found) for found in sets]),
+        100 * np.mean([best in found for found in oracle]),
+        np.mean([len(found) for found in oracle]),
+        others.min(),
+        others.max(),
+    ]
+    values = (setting, name, scheme, len(sets), *(f"{number:.2f}" for number in numbers))
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def show(rows):
+    """Print the table."""
+    print(f"{'':31} of    held  size      oracle       deviation, ratio")
+    for row in rows:
+        print(
+            f"{row['setting']:7} {row['metric']:12} {row['resampling']:10} {row['selections']:>4} "
+            f"{row['held']:>7} {row['size']}  {row['oracle_held']:>7} {row['oracle_size']}   "
+            f"{row['least_ratio']} to {row['largest_ratio']}"
+        )
+
+
+def page(rows):
+    """Write the tables of the documentation: what "auto" chooses, and the other ways."""
+    found = {(r["setting"], r["metric"], r["resampling"]): r for r in rows}
+
+    def cell(setting, name, scheme):
+        row = found.get((setting, name, scheme))
+        if row is None:
+            return ""
+        return (
+            f"{float(row['held']):.0f} / {float(row['size']):.1f} ({float(row['oracle_size']):.1f})"
+        )
+
+    def table(pairs):
+        titles = [f"{s.n_samples} rows, {s.n_features} features" for s in SETTINGS.values()]
+        titles[-1] += ", uneven"
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 14 12 18 18 18 20", ""]
+        for cells in [
+            ["metric", "resampling", *titles],
+            *([name, scheme, *(cell(s, name, scheme) for s in SETTINGS)] for name, scheme in pairs),
+        ]:
+            lines += [
+                f"   {'* -' if not n else '  -'} {text}".rstrip() for n, text in enumerate(cells)
+            ]
+        return "\n".join(lines)
+
+    def simulated(name, scheme):
+        return any(
+            int(found[key]["selections"]) >= 100 for key in found if key[1:] == (name, scheme)
+        )
+
+    chosen = [(n, scheme_of(m)) for n, m in named(sum(FAMILIES.values(), ())).items()]
+    others = dict.fromkeys((r["metric"], r["resampling"]) for r in rows)
+    others = [pair for pair in others if pair not in chosen and simulated(*pair)]
+    return table(chosen), table(others)
 
 
 def main():
@@ -233,6 +299,10 @@ def main():
     parser.add_argument("--schemes", nargs="+", default=["auto"], help="how to resample")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--report-only", action="store_true")
+    parser.add_argument("--table", action="store_true", help=f"write {TABLE.name}")
+    parser.add_argument(
+        "--page", action="store_true", help="print what the documentation has of it"
+    )
     arguments = parser.parse_args()
     schemes = []
     for name, metric in named(arguments.metrics).items():
@@ -243,13 +313,21 @@ def main():
                 continue  # no definition for weights
             if pair not in schemes:
                 schemes.append(pair)
+    if arguments.page:
+        with open(TABLE, newline="", encoding="utf-8") as file:
+            print("\n\n".join(page(list(csv.DictReader(file)))))
+        return
     arguments.work.mkdir(parents=True, exist_ok=True)
     if not arguments.report_only:
         Parallel(n_jobs=arguments.jobs)(plan(arguments.work, arguments, schemes))
-    print(f"{'':31} of   held  size     oracle       deviation, ratio")
-    for setting in arguments.settings:
-        for name, scheme in schemes:
-            report(arguments.work, setting, name, scheme)
+    pairs = [(setting, *pair) for setting in arguments.settings for pair in schemes]
+    rows = [row for pair in pairs if (row := measure(arguments.work, *pair)) is not None]
+    show(rows)
+    if arguments.table:
+        with open(TABLE, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":
