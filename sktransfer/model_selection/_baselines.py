@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..metrics import KNN, LinearProbe, MetricInputs
+from ._metric_collection import score_alike
 
 __all__ = [
     "BASELINES",
@@ -33,9 +34,6 @@ BASELINES = (
 
 # Neighbours cost the square of the number of rows. So many say enough for a baseline.
 MOST_ROWS = 2000
-
-# Parameters of a metric that do not change its score.
-_NOT_IN_THE_SCORE = ("n_permutations", "random_state", "task")
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def score_baselines(baselines, metrics, cells, known, y):
     baselines : dict of str to metric
         What to score.
     metrics : dict of str to metric
-        The metrics that were scored already.
+        The metrics that were scored already, without weights.
     cells : dict of str to Cell
         What became of them; a baseline that is among them is not computed again.
     known : MetricInputs or None
@@ -121,9 +119,10 @@ def score_baselines(baselines, metrics, cells, known, y):
     scores = {}
     for name, baseline in baselines.items():
         try:
-            same = next((m for m, metric in metrics.items() if _equal(metric, baseline)), None)
-            if same is not None and cells[same].error is None:
-                scores[name] = (cells[same].score, None)
+            same = (m for m, metric in metrics.items() if score_alike(metric, baseline, y))
+            done = next((cells[m] for m in same if cells[m].error is None), None)
+            if done is not None:
+                scores[name] = (done.score, None)
                 continue
             if len(y) > MOST_ROWS:
                 rows = _spread_rows(y)
@@ -133,16 +132,6 @@ def score_baselines(baselines, metrics, cells, known, y):
         except Exception as error:
             scores[name] = (np.nan, f"{type(error).__name__}: {error}")
     return scores
-
-
-def _equal(metric, baseline):
-    if type(metric) is not type(baseline):
-        return False
-    own, other = (
-        {k: v for k, v in m.get_params(deep=False).items() if k not in _NOT_IN_THE_SCORE}
-        for m in (metric, baseline)
-    )
-    return own == other
 
 
 def _spread_rows(y):

@@ -225,7 +225,8 @@ class CandidateComposition(NamedCandidates):
             params = routed[self._metric_route(metrics, name)].fit
             if params.get("sample_weight") is not None:
                 weights[name] = params["sample_weight"]
-        split_params = routed.splitter.split if "splitter" in routed else {}
+        # Without parameters there is nothing that could be searched for a splitter by its name.
+        split_params = routed["splitter"].split if hasattr(self.cv, "split") else {}
         return [routed[name] for name, _ in candidates], weights, split_params
 
     def _prepare(self, X, y, fit_params, method, candidates, metrics):

@@ -4,6 +4,8 @@ import numpy as np
 
 from ..evaluation import competition_ranks, consensus
 from ..metrics import LogME, PACTran
+from ..utils._target import TASKS, find_task
+from ._metric_collection import score_alike
 
 __all__ = [
     "CONSENSUS",
@@ -16,9 +18,6 @@ __all__ = [
 ]
 
 CONSENSUS = "consensus"
-
-# Parameters that do not change a score.
-_NOT_IN_THE_SCORE = ("n_permutations", "random_state", "task", "tol")
 
 
 def consensus_options(metrics, y):
@@ -39,11 +38,15 @@ def consensus_options(metrics, y):
     """
     if not all(map(_in_nats, metrics.values())):
         return {"method": "ranks"}
-    n_outputs = len(np.unique(y)) if y.ndim == 1 else y.shape[1]
     weights = {
-        name: float(n_outputs) for name, metric in metrics.items() if isinstance(metric, LogME)
+        name: _n_outputs(metric, y) for name, metric in metrics.items() if isinstance(metric, LogME)
     }
     return {"method": "scores", "weights": weights}
+
+
+def _n_outputs(metric, y):
+    y, task = find_task(y, tasks=TASKS, name="LogME", task=metric.task)
+    return float(len(np.unique(y)) if task == "classification" else np.size(y[:1]))
 
 
 def _in_nats(metric):
@@ -166,12 +169,11 @@ def decision_set_of(deciding, metrics, scores, y, *, is_whole_sample, options=No
     """
     from ..datasets import load_decision_calibration
 
-    is_of_classes = y.ndim == 1 and (y.dtype.kind in "biuOSU" or bool(np.all(y == np.round(y))))
-    if not (is_whole_sample and is_of_classes):
+    if not is_whole_sample:
         return None
     used = metrics if deciding not in metrics else {deciding: metrics[deciding]}
     kinds = sorted(type(metric).__name__.lower() for metric in used.values())
-    if not all(map(_has_defaults, used.values())):
+    if not all(score_alike(metric, type(metric)(), y) for metric in used.values()):
         return None
     if deciding not in metrics:
         if kinds != ["logme", "pactran"] or options["method"] != "scores":
@@ -183,14 +185,7 @@ def decision_set_of(deciding, metrics, scores, y, *, is_whole_sample, options=No
         calibration = load_decision_calibration(name)
     except ValueError:  # a metric of somebody else's
         return None
+    _, task = find_task(y, tasks=TASKS, name="a decision set")
+    if task != "classification":
+        return None
     return calibration.decision_set(scores, n_samples=len(y))
-
-
-def _has_defaults(metric):
-    own = metric.get_params(deep=False)
-    default = type(metric)().get_params(deep=False)
-    return all(
-        own[name] is default[name] or own[name] == default[name]
-        for name in own
-        if name not in _NOT_IN_THE_SCORE
-    )

@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 from ..metrics import get_metric, metric_name
 from ..metrics import named_metrics as metrics_by_name
+from ..utils._target import TASKS, find_task
 
 __all__ = [
     "deciders",
@@ -16,10 +17,14 @@ __all__ = [
     "named_metrics",
     "needs_network",
     "needs_probabilities",
+    "score_alike",
     "set_collection_params",
     "validated_metrics",
     "with_one_seed",
 ]
+
+# Parameters that do not change a score, or, as a task that is found anyway, need not.
+_NOT_IN_THE_SCORE = ("n_permutations", "random_state", "task", "tol")
 
 
 def named_metrics(metric, argument="metric"):
@@ -134,6 +139,38 @@ def deciders(metrics, deciding):
         One, or all of them for a consensus.
     """
     return [metrics[deciding]] if deciding in metrics else list(metrics.values())
+
+
+def score_alike(metric, other, y):
+    """Tell whether two metrics have the same definition for a target.
+
+    Parameters
+    ----------
+    metric, other : metric
+        The metrics.
+    y : ndarray
+        The target, which decides what ``task="auto"`` is.
+
+    Returns
+    -------
+    alike : bool
+        Whether their scores are the same, but for seeds and tolerances.
+    """
+    if type(metric) is not type(other):
+        return False
+    own, others = metric.get_params(deep=False), other.get_params(deep=False)
+    if "task" in own and own["task"] != others["task"]:
+        found = [
+            find_task(y, tasks=TASKS, name=type(metric).__name__, task=params["task"])[1]
+            for params in (own, others)
+        ]
+        if found[0] != found[1]:
+            return False
+    return all(
+        own[name] is others[name] or own[name] == others[name]
+        for name in own
+        if name not in _NOT_IN_THE_SCORE
+    )
 
 
 def needs_network(metric):

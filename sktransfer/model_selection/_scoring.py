@@ -193,10 +193,9 @@ def score_task(task, collect_warnings=None):
         result.warnings = list(dict.fromkeys([*result.warnings, *cell.warnings]))
     if task.baselines:
         shared = inputs.get(id(None)) or MetricInputs(y, features=features)
+        plain = {name: m for name, m in task.metrics.items() if name not in task.sample_weights}
         with collect_warnings():  # a baseline warns nobody
-            result.baselines = score_baselines(
-                task.baselines, task.metrics, result.cells, shared, y
-            )
+            result.baselines = score_baselines(task.baselines, plain, result.cells, shared, y)
     if task.resamples is not None:
         scored = {name: m for name, m in task.metrics.items() if result.cells[name].error is None}
         with collect_warnings():  # they say of every resample what was said of the sample

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
@@ -51,6 +52,35 @@ def signal(n=120, width=6, seed=0):
 
 
 # -- baselines -------------------------------------------------------------------------------------
+
+
+def test_a_baseline_is_taken_from_a_metric_only_if_that_means_the_same():
+    X, y = signal()
+    candidates = [("few", Columns(0, 2)), ("more", Columns(0, 5))]
+    plain = TransferabilitySelector(candidates, "knn").fit(X, y).baseline_scores_
+    of_values = TransferabilitySelector(candidates, LinearProbe(task="regression")).fit(X, y)
+    assert of_values.baseline_scores_["linearprobe"] == plain["linearprobe"]
+    assert of_values.scores_ != plain["linearprobe"]
+    same = TransferabilitySelector(candidates, LinearProbe(task="classification")).fit(X, y)
+    assert same.baseline_scores_["linearprobe"] == same.scores_ == plain["linearprobe"]
+    with config_context(enable_metadata_routing=True):
+        weights = np.where(y == 0, 5.0, 1.0)
+        weighted = TransferabilitySelector(candidates, KNN().set_fit_request(sample_weight=True))
+        weighted.fit(X, y, sample_weight=weights)
+    assert weighted.scores_ != plain["knn"] == weighted.baseline_scores_["knn"]
+
+
+def test_what_labels_mean_decides_on_decision_sets_and_weights_of_a_consensus():
+    X, y = signal()
+    candidates = [("few", Columns(0, 2)), ("more", Columns(0, 5))]
+    for task, is_known in [("auto", True), ("classification", True), ("regression", False)]:
+        found = TransferabilitySelector(candidates, LogME(task=task)).fit(X, y)
+        assert (found.decision_set_ is not None) == is_known
+        both = [LogME(task=task), PACTran()]
+        together = TransferabilitySelector(candidates, both, refit="consensus").fit(X, y)
+        # LogME is a mean over its outputs: three classes, or one column of values.
+        n_outputs = 3 if is_known else 1
+        assert together.consensus_.weights["logme"] == pytest.approx(n_outputs / (n_outputs + 1))
 
 
 def test_baselines_against_scikit_learn():

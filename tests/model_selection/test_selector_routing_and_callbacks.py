@@ -1,5 +1,7 @@
 """Sample weights by metadata routing, and progress by scikit-learn's callbacks."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn import config_context
@@ -9,14 +11,14 @@ from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sktransfer.exceptions import CandidateFailedWarning
 from sktransfer.metrics import HScore, LogME
-from sktransfer.model_selection import TransferabilitySelector
+from sktransfer.model_selection import MetricSearchCV, TransferabilitySelector
 
 X, Y = load_iris(return_X_y=True)
 WEIGHTS = np.random.default_rng(0).uniform(0.1, 2, size=150)
@@ -37,6 +39,18 @@ def test_weights_are_refused_without_routing():
         TransferabilitySelector(CANDIDATES).fit(X, Y, sample_weight=WEIGHTS)
     with pytest.raises(ValueError, match="only supported if enable_metadata_routing=True"):
         TransferabilitySelector(CANDIDATES).fit_transform(X, Y, sample_weight=WEIGHTS)
+
+
+@pytest.mark.parametrize("cv", [None, 2, KFold(2)])
+@pytest.mark.parametrize("search", [TransferabilitySelector, MetricSearchCV])
+def test_without_parameters_there_is_nothing_to_route(routing, search, cv):
+    if search is MetricSearchCV:
+        search = partial(MetricSearchCV, metrics="logme", reference={"pca": 1.0, "scaled": 2.0})
+    rows = np.r_[0:150:3]
+    found = search(CANDIDATES, cv=cv).fit(X[rows], Y[rows])
+    with config_context(enable_metadata_routing=False):
+        plain = search(CANDIDATES, cv=cv).fit(X[rows], Y[rows])
+    assert found.scores_ == plain.scores_
 
 
 def test_weights_that_nobody_asked_for_are_refused(routing):
@@ -126,7 +140,7 @@ def test_weights_of_a_wrong_length_are_refused_before_work(routing):
             raise AssertionError("work has begun")
 
     selector = TransferabilitySelector([("net", Never())], ask(LogME()))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match=r"sample_weight.shape == \(149,\), expected \(150,\)"):
         selector.fit(X, Y, sample_weight=WEIGHTS[:-1])
 
 
