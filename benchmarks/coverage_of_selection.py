@@ -12,6 +12,8 @@ What was simulated is kept in a folder, and a run goes on where another one ende
 documentation is in ``coverage_of_selection.csv``:
 
     python benchmarks/coverage_of_selection.py --work coverage --selections 300 --jobs 2
+    python benchmarks/coverage_of_selection.py --work coverage --schemes tenth --metrics logme \
+        --settings "n > D" "n < D"
     python benchmarks/coverage_of_selection.py --work coverage --schemes dirichlet \
         --metrics logme hscore leep knn --settings "n > D" "n < D"
     python benchmarks/coverage_of_selection.py --work coverage --report-only --table \
@@ -28,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.utils.validation import has_fit_parameter
 
 from sktransfer.evaluation import selection_uncertainty
 from sktransfer.metrics import get_metric
@@ -53,12 +56,16 @@ CHUNK = 5
 LATENT = 6
 
 FAMILIES = {
-    "moments": ("logme", "hscore", "gbc", "transrate"),
-    "source outputs": ("leep", "nce"),
-    "neighbours": ("knn", "parc"),
+    "moments": ("logme", "hscore", "gbc", "transrate", "pactran"),
+    "source outputs": ("leep", "nce", "otce", "nleep"),
+    "neighbours": ("knn", "parc", "pas", "lp"),
     "probes": ("linearprobe", "sfda"),
     "pool": ("ncti", "etran"),
+    "consensus": ("logme + pactran",),
 }
+# These take their time, and are simulated in two settings only.
+EXPENSIVE = ("pactran", "nleep", "lp", "logme + pactran")
+FEW_SETTINGS = ("n > D", "n < D")
 PARAMETERS = {"hscore": {"shrinkage": "ledoit_wolf"}}
 
 
@@ -193,6 +200,8 @@ def plan(folder, arguments, schemes):
         for setting in arguments.settings:
             slug = setting.replace(" ", "")
             for name in arguments.metrics:
+                if " + " in name or setting not in settings_of(name):
+                    continue
                 of_metric = [pair for pair in schemes if pair[0] == name]
                 kinds = "-".join(scheme for _, scheme in of_metric)
                 if first < arguments.selections:
@@ -209,14 +218,26 @@ def plan(folder, arguments, schemes):
                     )
 
 
+def simulations(folder, setting, name, scheme):
+    """Give scores on samples and their resamples, and on fresh samples; None if there are none."""
+    if name == "logme + pactran":
+        parts = [simulations(folder, setting, part, scheme) for part in name.split(" + ")]
+        if any(array is None for pair in parts for array in pair):
+            return None, None
+        # In nats per sample, LogME as a mean over the classes.
+        n_classes = SETTINGS[setting].n_classes
+        pairs = [(a[: len(b)], b[: len(a)]) for a, b in zip(*parts, strict=True)]
+        return [(n_classes * logme + pactran) / (n_classes + 1) for logme, pactran in pairs]
+    simulated = kept(folder, "selection", setting, f"{name}/{scheme}")
+    return simulated, kept(folder, "fresh", setting, name)
+
+
 def measure(folder, setting, name, scheme):
     """Compute a row of the table, None without enough simulations."""
-    simulated = kept(folder, "selection", setting, f"{name}/{scheme}")
-    fresh = kept(folder, "fresh", setting, name)
+    simulated, fresh = simulations(folder, setting, name, scheme)
     if simulated is None or fresh is None or len(fresh) < N_RESAMPLES:
         return None
     n_samples = SETTINGS[setting].n_samples
-    fresh = np.concatenate([fresh, simulated[:, 0]])
     best = int(fresh.mean(axis=0).argmax())
     scale = Resamples(N_RESAMPLES, 0, np.arange(n_samples), {}).scale(scheme)
     sets, oracle, spread = [], [], []
@@ -282,18 +303,30 @@ def page(rows):
             int(found[key]["selections"]) >= 100 for key in found if key[1:] == (name, scheme)
         )
 
-    chosen = [(n, scheme_of(m)) for n, m in named(sum(FAMILIES.values(), ())).items()]
+    chosen = list(automatic())
     others = dict.fromkeys((r["metric"], r["resampling"]) for r in rows)
     others = [pair for pair in others if pair not in chosen and simulated(*pair)]
     return table(chosen), table(others)
 
 
+def automatic(names=None):
+    """Give the metrics with the way to resample that is chosen for them."""
+    for name in names or sum(FAMILIES.values(), ()):
+        # Of several metrics all have the same resamples, which leave out a tenth.
+        yield name, "tenth" if " + " in name else scheme_of(named([name])[name])
+
+
+def settings_of(name):
+    """Give the settings in which a metric is simulated."""
+    return FEW_SETTINGS if name in EXPENSIVE else tuple(SETTINGS)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    everything = [name for names in FAMILIES.values() for name in names]
+    everything = sum(FAMILIES.values(), ())
     parser.add_argument("--work", type=Path, default=Path("coverage_of_selection"))
     parser.add_argument("--selections", type=int, default=300)
-    parser.add_argument("--fresh", type=int, default=300, help="fresh samples that tell the best")
+    parser.add_argument("--fresh", type=int, default=600, help="fresh samples that tell the best")
     parser.add_argument("--metrics", nargs="+", default=everything)
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS))
     parser.add_argument("--schemes", nargs="+", default=["auto"], help="how to resample")
@@ -304,19 +337,16 @@ def main():
         "--page", action="store_true", help="print what the documentation has of it"
     )
     arguments = parser.parse_args()
-    schemes = []
-    for name, metric in named(arguments.metrics).items():
-        for scheme in arguments.schemes:
-            try:
-                pair = name, scheme_of(metric, scheme)
-            except ValueError:
-                continue  # no definition for weights
-            if pair not in schemes:
-                schemes.append(pair)
     if arguments.page:
         with open(TABLE, newline="", encoding="utf-8") as file:
             print("\n\n".join(page(list(csv.DictReader(file)))))
         return
+    schemes = list(automatic(arguments.metrics)) if "auto" in arguments.schemes else []
+    for name, metric in named([n for n in arguments.metrics if " + " not in n]).items():
+        for scheme in arguments.schemes:
+            weights = has_fit_parameter(metric, "sample_weight") or scheme != "dirichlet"
+            if scheme != "auto" and weights and (name, scheme) not in schemes:
+                schemes.append((name, scheme))
     arguments.work.mkdir(parents=True, exist_ok=True)
     if not arguments.report_only:
         Parallel(n_jobs=arguments.jobs)(plan(arguments.work, arguments, schemes))
