@@ -47,25 +47,32 @@ class BaselinePlan:
     every_twin : bool
         Whether all architectures are run with random weights, however many there are, and also
         those of networks of which nobody knows whether they are trained.
+    task : {"classification", "multilabel", "regression"}
+        What the target is.
     """
 
     names: tuple = ()
     every_twin: bool = False
+    task: str = "classification"
 
     @property
     def metrics(self):
         """The baselines that are scored on features."""
-        scored = {"knn": KNN(), "linearprobe": LinearProbe(n_permutations=0)}
+        scored = {"linearprobe": LinearProbe(n_permutations=0, task=self.task)}
+        if self.task in KNN.tasks:
+            scored["knn"] = KNN(task=self.task)
         return {name: metric for name, metric in scored.items() if name in self.names}
 
 
-def plan_baselines(baselines):
+def plan_baselines(baselines, task="classification"):
     """Read the parameter ``baselines``.
 
     Parameters
     ----------
     baselines : "auto", "all", None, or list or tuple of str
         As in the selector.
+    task : {"classification", "multilabel", "regression"}, default="classification"
+        What the target is.
 
     Returns
     -------
@@ -85,14 +92,14 @@ def plan_baselines(baselines):
                 "'baselines' must be 'auto', 'all', None or a list of names. "
                 f"Got {baselines!r} instead."
             )
-        return BaselinePlan(BASELINES, every_twin=baselines == "all")
+        return BaselinePlan(BASELINES, baselines == "all", task)
     unknown = [name for name in baselines if name not in BASELINES]
     if unknown:
         raise ValueError(
             f"'baselines' must name some of {list(BASELINES)!r}. Got {unknown[0]!r} instead."
         )
     names = tuple(name for name in BASELINES if name in baselines)
-    return BaselinePlan(names, every_twin=True)
+    return BaselinePlan(names, True, task)
 
 
 def score_baselines(baselines, metrics, cells, known, y):

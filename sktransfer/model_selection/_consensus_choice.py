@@ -143,7 +143,7 @@ def twin_consensus(results, scores):
     return consensus(parts, method="scores", weights=weights, nan_policy="omit").scores["twin"]
 
 
-def decision_set_of(deciding, metrics, scores, y, *, is_whole_sample, options=None):
+def decision_set_of(deciding, metrics, scores, y, task, *, is_whole_sample, options=None):
     """Find which candidates may be the best after fine-tuning, where that was calibrated.
 
     Parameters
@@ -156,6 +156,8 @@ def decision_set_of(deciding, metrics, scores, y, *, is_whole_sample, options=No
         Scores of the candidates by the deciding metric.
     y : ndarray
         The target.
+    task : str
+        What it is.
     is_whole_sample : bool
         Whether the scores are those of all samples, with equal weights.
     options : dict, default=None
@@ -169,7 +171,7 @@ def decision_set_of(deciding, metrics, scores, y, *, is_whole_sample, options=No
     """
     from ..datasets import load_decision_calibration
 
-    if not is_whole_sample:
+    if not is_whole_sample or task != "classification":
         return None
     used = metrics if deciding not in metrics else {deciding: metrics[deciding]}
     kinds = sorted(type(metric).__name__.lower() for metric in used.values())
@@ -184,8 +186,5 @@ def decision_set_of(deciding, metrics, scores, y, *, is_whole_sample, options=No
     try:
         calibration = load_decision_calibration(name)
     except ValueError:  # a metric of somebody else's
-        return None
-    _, task = find_task(y, tasks=TASKS, name="a decision set")
-    if task != "classification":
         return None
     return calibration.decision_set(scores, n_samples=len(y))

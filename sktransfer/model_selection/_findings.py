@@ -20,7 +20,7 @@ _AGREES = 0.5
 _FEWEST_TO_COMPARE = 4
 
 
-def find(selector, baselines, y):
+def find(selector, baselines, n_samples, task):
     """Put into words what baselines and uncertainty say of a ranking.
 
     Parameters
@@ -29,8 +29,10 @@ def find(selector, baselines, y):
         With scores, baselines and, if there are any, uncertainties.
     baselines : BaselineResults
         The baselines as they were computed.
-    y : ndarray
-        The target.
+    n_samples : int
+        Number of samples.
+    task : str
+        What the target is.
 
     Returns
     -------
@@ -39,7 +41,7 @@ def find(selector, baselines, y):
     """
     findings = [
         *_size(selector),
-        *_noise(selector, baselines, y),
+        *_noise(selector, baselines, n_samples, task),
         *_twin(selector),
         *_other_choices(selector),
         *_problems(baselines, len(selector.scores_)),
@@ -67,7 +69,7 @@ def _size(selector):
         return
 
 
-def _noise(selector, baselines, y):
+def _noise(selector, baselines, n_samples, task):
     scored = [name for name, score in selector.scores_.items() if not math.isnan(score)]
     if len(scored) < 2:
         return
@@ -85,14 +87,14 @@ def _noise(selector, baselines, y):
     if tied is not None and set(scored) <= set(tied):
         yield (
             f"{WITHIN_NOISE}: at a level of {selector.level:g} none of the "
-            f"{len(scored)} can be told from the best by {metric!r} on {len(y)} samples."
+            f"{len(scored)} can be told from the best by {metric!r} on {n_samples} samples."
         )
         return
     probe = selector.baseline_scores_.get("linearprobe", {})
     values = np.array([probe[name] for name in scored if name in probe])
-    is_accuracy = y.ndim == 1 and len(values) == len(scored) and not np.isnan(values).any()
-    if tied is None and is_accuracy and _holds_classes(y):
-        center, n_samples = float(values.mean()), min(len(y), MOST_ROWS)
+    is_known = len(values) == len(scored) and not np.isnan(values).any()
+    if tied is None and is_known and task == "classification":
+        center, n_samples = float(values.mean()), min(n_samples, MOST_ROWS)
         error = 1.96 * math.sqrt(2 * max(center * (1 - center), 0.0) / n_samples)
         if values.max() - values.min() < error:
             yield (
@@ -100,10 +102,6 @@ def _noise(selector, baselines, y):
                 f"have accuracies between {values.min():.3f} and {values.max():.3f}, and two "
                 f"accuracies on {n_samples} samples differ by up to {error:.3f} by chance."
             )
-
-
-def _holds_classes(y):
-    return y.dtype.kind in "biuOSU" or bool(np.all(y == np.round(y)))
 
 
 def _twin(selector):

@@ -159,11 +159,14 @@ def score_alike(metric, other, y):
     if type(metric) is not type(other):
         return False
     own, others = metric.get_params(deep=False), other.get_params(deep=False)
-    if "task" in own and own["task"] != others["task"]:
-        found = [
-            find_task(y, tasks=TASKS, name=type(metric).__name__, task=params["task"])[1]
-            for params in (own, others)
-        ]
+    if own.get("task") != others.get("task"):
+        try:
+            found = [
+                find_task(y, tasks=TASKS, name=type(metric).__name__, task=params["task"])[1]
+                for params in (own, others)
+            ]
+        except ValueError:  # one of them has no definition for it
+            return False
         if found[0] != found[1]:
             return False
     return all(

@@ -26,9 +26,10 @@ def recommend(selector, selection):
         results.metrics,
         selector.scores_,
         selection.y,
+        selection.task,
         is_whole_sample=selector.cv is None and not selection.sample_weights,
         options=results.consensus_options,
     )
     run_twins(selection, selector.best_index_)
     selector.baseline_scores_ = results.baselines.scores(deciding)
-    selector.findings_ = find(selector, results.baselines, selection.y)
+    selector.findings_ = find(selector, results.baselines, len(selection.y), selection.task)

@@ -41,8 +41,8 @@ def selection_record(selector, selection):
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_samples": len(y),
         "data": described(selection.extractor.X),
-        "target": _task(y),
-        "class_counts": _class_counts(y),
+        "target": selection.task,
+        "class_counts": _class_counts(y, selection.task),
         "target_digest": _target_digest(y),
         "splits": _splits(selector.cv, selection.splits, len(y)),
         "sample_weight": sorted(selection.sample_weights),
@@ -118,19 +118,8 @@ def _cut(text):
     return f"{text[: _LONGEST_TEXT - 20]}...{text[-17:]}"
 
 
-def _task(y):
-    """Tell classes from several labels and from values, without a word on doubtful cases."""
-    is_numeric = y.dtype.kind in "biuf"
-    if y.ndim > 1 and y.shape[1] > 1:
-        is_binary = is_numeric and bool(np.isin(y, (0, 1)).all())
-        return "multilabel" if is_binary else "regression"
-    has_fractions = y.dtype.kind == "f" and bool((y != np.floor(y)).any())
-    return "regression" if has_fractions else "classification"
-
-
-def _class_counts(y):
+def _class_counts(y, task):
     """Count the rows of each class, or of each of several labels; None for values."""
-    task = _task(y)
     if task == "classification":
         classes, counts = np.unique(y, return_counts=True)
         return dict(zip(classes.tolist(), counts.tolist(), strict=True))

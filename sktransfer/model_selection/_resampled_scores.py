@@ -55,12 +55,15 @@ class Resamples:
         The place of each row in an order that only the content of the rows decides.
     schemes : dict of str to str
         For each metric one of `SCHEMES`.
+    has_classes : bool, default=True
+        Whether rows are left out of each class.
     """
 
     n_resamples: int
     seed: int
     positions: np.ndarray
     schemes: dict
+    has_classes: bool = True
 
     def scale(self, scheme):
         """Tell what brings the scatter of resamples to that of fresh samples.
@@ -97,7 +100,7 @@ class Resamples:
         return (drawn * (len(drawn) / drawn.sum()))[self.positions]
 
     def part(self, number, scheme, y, rows=None):
-        """Draw rows without replacement: all but a half or a tenth, of each class.
+        """Draw rows without replacement: all but a half or a tenth, of each class if there are any.
 
         Parameters
         ----------
@@ -121,7 +124,7 @@ class Resamples:
         drawn = rng.random(len(self.positions))
         drawn = drawn[self.positions if rows is None else self.positions[rows]]
         codes = np.zeros(len(y), dtype=np.intp)
-        if _holds_classes(y):
+        if self.has_classes:
             codes = np.unique(y, return_inverse=True)[1].reshape(-1)
         # Every second or tenth row in an order that keeps classes together. Where it begins, and
         # which class comes first, is drawn: no class is favoured, nor does its name matter.
@@ -180,11 +183,6 @@ class ResampledScores:
             self.fitted[number] = _without_large_parts(fitted)
 
 
-def _holds_classes(y):
-    """Tell labels from values; several labels per row make no strata."""
-    return y.ndim == 1 and (y.dtype.kind not in "f" or bool((y == np.floor(y)).all()))
-
-
 def scheme_of(metric, resampling="auto"):
     """Choose how a metric is resampled.
 
@@ -221,7 +219,7 @@ def scheme_of(metric, resampling="auto"):
     return resampling
 
 
-def plan_resamples(selector, metrics, X, y):
+def plan_resamples(selector, metrics, X, y, task):
     """Check what was asked for and plan the resamples, before any candidate is run.
 
     Parameters
@@ -234,6 +232,8 @@ def plan_resamples(selector, metrics, X, y):
         The data, whose content gives the rows their order.
     y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         The target.
+    task : str
+        What it is; several labels per row make no strata.
 
     Returns
     -------
@@ -276,7 +276,7 @@ def plan_resamples(selector, metrics, X, y):
         seed = int(random_state.randint(2**31))
     else:
         seed = int(random_state)
-    return Resamples(n_resamples, seed, _positions(X, len(y)), schemes)
+    return Resamples(n_resamples, seed, _positions(X, len(y)), schemes, task == "classification")
 
 
 def _positions(X, n_samples):

@@ -126,6 +126,8 @@ class Selection:
         Runs candidates.
     y : ndarray
         The target.
+    task : str or None
+        What the target is to the metrics that decide, where anything is said of it.
     splits : list of ndarray of int or None
         The samples to score, in each split; None for all.
     sample_weights : dict of str to ndarray
@@ -165,6 +167,7 @@ class Selection:
     raise_errors: bool = False
     keep_candidates: bool = True
     resamples: object = None
+    task: str | None = None
     fitted: dict = field(default_factory=dict)
     leader: CandidateRun | None = None
     _running: dict = field(default_factory=dict)

@@ -339,11 +339,12 @@ class TransferabilitySelector(
         candidates = self._validate_candidates()
         metrics = validated_metrics(self._given_metrics())
         deciding = deciding_metric(metrics, self.refit)
-        plan = plan_baselines(self.baselines)
+        plan_baselines(self.baselines)
         prepared = self._prepare(X, y, fit_params, method, candidates, metrics)
         require_classes(self.target_measure, prepared["y"])
-        require_defined(prepared["y"], deciders(metrics, deciding))
-        prepared["resamples"] = plan_resamples(self, metrics, X, prepared["y"])
+        task = require_defined(prepared["y"], deciders(metrics, deciding))
+        plan = plan_baselines(self.baselines, task)
+        prepared["resamples"] = plan_resamples(self, metrics, X, prepared["y"], task)
         metrics = with_one_seed(metrics)
 
         context = self._init_callback_context(
@@ -362,6 +363,7 @@ class TransferabilitySelector(
             results=results,
             progress=Progress(context, self),
             keep_candidates=self.keep_candidates,
+            task=task,
             **prepared,
         )
         selection.run()

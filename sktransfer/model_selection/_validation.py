@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_memory
 
 from ..backbones._store import FeatureStore
-from ..utils._target import as_target_array, find_task
+from ..utils._target import TASKS, as_target_array, find_task
 from ..utils._weights import as_weights
 
 __all__ = [
@@ -60,7 +60,7 @@ def check_target(X, y, estimator="TransferabilitySelector"):
 
 
 def require_defined(y, metrics):
-    """Refuse a target that no metric has a definition for, before any candidate is run.
+    """Say what a target is, or refuse one that no metric has a definition for.
 
     Parameters
     ----------
@@ -69,6 +69,11 @@ def require_defined(y, metrics):
     metrics : list of metrics
         Of which one is enough. What a metric that tells no ``tasks`` takes is found by its fit.
 
+    Returns
+    -------
+    task : {"classification", "multilabel", "regression"}
+        What the target is to the first metric that is defined for it.
+
     Raises
     ------
     ValueError
@@ -76,13 +81,12 @@ def require_defined(y, metrics):
     """
     errors = []
     for metric in metrics:
-        if not hasattr(metric, "tasks"):
-            return
+        asked = {"name": type(metric).__name__, "task": getattr(metric, "task", "auto")}
         try:
-            task = getattr(metric, "task", "auto")
-            find_task(y, tasks=metric.tasks, name=type(metric).__name__, task=task)
-            return
+            return find_task(y, tasks=getattr(metric, "tasks", TASKS), **asked)[1]
         except ValueError as error:
+            if not hasattr(metric, "tasks"):
+                return "regression"  # whatever it is, no classes that anything could be said of
             errors.append(error)
     raise errors[0]
 

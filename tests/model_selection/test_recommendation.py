@@ -58,9 +58,15 @@ def test_a_baseline_is_taken_from_a_metric_only_if_that_means_the_same():
     X, y = signal()
     candidates = [("few", Columns(0, 2)), ("more", Columns(0, 5))]
     plain = TransferabilitySelector(candidates, "knn").fit(X, y).baseline_scores_
-    of_values = TransferabilitySelector(candidates, LinearProbe(task="regression")).fit(X, y)
-    assert of_values.baseline_scores_["linearprobe"] == plain["linearprobe"]
-    assert of_values.scores_ != plain["linearprobe"]
+    # Whole numbers that are values to the metric that decides are values to baselines, too.
+    of_values = TransferabilitySelector(candidates, [LogME(task="regression"), LinearProbe()])
+    of_values.fit(X, y)
+    for name, metric in (("knn", KNN), ("linearprobe", LinearProbe)):
+        for candidate, fitted in of_values.candidates_.items():
+            wanted = metric(task="regression").fit(fitted.transform(X), y).score_
+            assert of_values.baseline_scores_[name][candidate] == wanted
+    assert of_values.metric_scores_["linearprobe"] == plain["linearprobe"]
+    assert of_values.record_["target"] == "regression" and not of_values.record_["class_counts"]
     same = TransferabilitySelector(candidates, LinearProbe(task="classification")).fit(X, y)
     assert same.baseline_scores_["linearprobe"] == same.scores_ == plain["linearprobe"]
     with config_context(enable_metadata_routing=True):

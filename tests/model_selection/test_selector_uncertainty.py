@@ -13,7 +13,7 @@ from sktransfer.backbones import PrecomputedFeatures
 from sktransfer.exceptions import CandidateFailedWarning, UndefinedResamplesWarning
 from sktransfer.metrics import LogME, TransferabilityMetric, get_metric
 from sktransfer.model_selection import TransferabilitySelector
-from sktransfer.model_selection._resampled_scores import Resamples, scheme_of
+from sktransfer.model_selection._resampled_scores import Resamples, plan_resamples, scheme_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.TransferabilityWarning")
 
@@ -37,9 +37,9 @@ class Identity(FunctionTransformer):
         return np.exp(X[:, :4]) / np.exp(X[:, :4]).sum(axis=1, keepdims=True)
 
 
-def resamples(scheme, n_samples=36, positions=None, n_resamples=40):
+def resamples(scheme, n_samples=36, positions=None, n_resamples=40, has_classes=True):
     positions = np.arange(n_samples) if positions is None else positions
-    return Resamples(n_resamples, 0, positions, {"metric": scheme})
+    return Resamples(n_resamples, 0, positions, {"metric": scheme}, has_classes)
 
 
 # ---------------------------------------------------------------- how resamples are drawn
@@ -82,7 +82,7 @@ def test_a_few_rows_of_a_class_are_kept():
 @pytest.mark.parametrize("scheme", ["half", "tenth"])
 def test_the_scatter_of_means_is_that_of_fresh_samples(scheme):
     values = np.random.default_rng(0).normal(size=60)
-    plan = resamples(scheme, 60)
+    plan = resamples(scheme, 60, has_classes=False)
     means = [values[plan.part(number, scheme, values)].mean() for number in range(800)]
     expected = values.std(ddof=1) / np.sqrt(60)
     assert plan.scale(scheme) * np.std(means) == pytest.approx(expected, rel=0.15)
@@ -92,8 +92,13 @@ def test_the_scatter_of_means_is_that_of_fresh_samples(scheme):
 
 def test_values_and_several_labels_make_no_classes():
     y = np.random.default_rng(0).normal(size=20)
-    assert len(resamples("half", 20).part(0, "half", y)) == 10
-    assert len(resamples("half", 20).part(0, "half", np.eye(20, dtype=int))) == 10
+    plan = resamples("half", 20, has_classes=False)
+    assert len(plan.part(0, "half", y)) == 10
+    assert len(plan.part(0, "half", np.eye(20, dtype=int))) == 10
+    selector = TransferabilitySelector([("only", Identity())], n_resamples=40)
+    for task in ("classification", "multilabel", "regression"):
+        planned = plan_resamples(selector, {"logme": LogME()}, y[:, np.newaxis], y, task)
+        assert planned.has_classes == (task == "classification")
 
 
 # ---------------------------------------------------------------- scores on resamples
