@@ -106,7 +106,7 @@ class TargetMeasureWarning(TransferabilityWarning):
 
 
 class UndefinedResamplesWarning(TransferabilityWarning):
-    """A candidate has no score on some resamples, which its uncertainty was found without."""
+    """Resamples tell nothing of how scores vary, or some have no score and are left out."""
 
 
 class FewReferencesWarning(TransferabilityWarning):

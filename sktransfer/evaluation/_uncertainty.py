@@ -176,7 +176,8 @@ def selection_uncertainty(
         Number of rows of the sample: standard errors from few rows are uncertain themselves, and
         quantiles of Student's t with one degree of freedom less take the place of normal ones.
     scale : float, default=1.0
-        Brings the scatter of the resamples to that of fresh samples, if it is another.
+        Brings the scatter of the resamples to that of fresh samples, if it is another. Infinite if
+        they tell nothing of it: no candidate is told apart from another one then.
     bounds : tuple of float, default=(-inf, inf)
         Smallest and largest possible score, where intervals end.
     scheme : str, default=None
@@ -222,6 +223,7 @@ def selection_uncertainty(
     defined = ~np.isnan(resampled)
     n_undefined = (~defined).sum(axis=0)
     resolved = known & (2 * n_undefined < len(resampled)) & ~_saturated(scores, resampled)
+    resolved &= np.isfinite(scale)
     draws = _centred(resampled, defined, resolved, scale)
     error = np.where(known, np.inf, np.nan)
     error[resolved] = np.sqrt(np.nanmean(draws[:, resolved] ** 2, axis=0))
@@ -241,7 +243,7 @@ def selection_uncertainty(
         resampled_scores=resampled,
         score_interval=np.stack([low, high], axis=1),
         rank_interval=rank_interval,
-        probability_best=_probability_best(scores, draws, known),
+        probability_best=_probability_best(scores, draws, known, resolved),
         tied_with_best=tuple(names[i] for i in order if tied[i]),
         standard_error=error,
         n_undefined=n_undefined,
@@ -345,15 +347,22 @@ def _comparisons(scores, draws, known, resolved, level, heavier):
         constant = ~(error > _ROUNDING * np.maximum(size, np.abs(ahead)))
         error[constant] = 1.0
         drawn[:, constant] = 0.0
-        standard = np.nan_to_num(drawn / error)
+        standard = (drawn / error)[_told(drawn)]
         distance = ahead / error
         distance[constant & (ahead != 0)] *= np.inf
-        one_sided = heavier * _quantile(standard.max(axis=1), level)
-        two_sided = heavier * _quantile(np.abs(standard).max(axis=1), level)
+        one_sided = heavier * _quantile(np.nanmax(standard, axis=1), level)
+        two_sided = heavier * _quantile(np.nanmax(np.abs(standard), axis=1), level)
         tied[candidate] = distance.max() <= max(one_sided, 0.0)
         better[candidate] = np.count_nonzero(distance > max(two_sided, one_sided))
         worse[candidate] = np.count_nonzero(-distance > max(two_sided, one_sided))
     return tied, better, worse
+
+
+def _told(draws):
+    """Find the resamples on which all have a score, or if they are too few, any of them has."""
+    missing = np.isnan(draws)
+    whole = ~missing.any(axis=1)
+    return whole if 2 * whole.sum() >= len(draws) else ~missing.all(axis=1)
 
 
 def _quantile(values, level):
@@ -362,8 +371,11 @@ def _quantile(values, level):
     return np.sort(values)[place - 1]
 
 
-def _probability_best(scores, draws, known):
+def _probability_best(scores, draws, known, resolved):
     """Count in how many resamples each candidate is the best; ties share."""
+    if not resolved.any():
+        return known / known.sum()
+    draws = draws[_told(draws[:, resolved])]
     around = np.where(known, scores, -np.inf) + np.nan_to_num(draws)
     largest = around.max(axis=1, keepdims=True)
     first = np.isclose(around, largest, rtol=_ROUNDING, atol=0.0) | (around == largest)

@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.utils.validation import has_fit_parameter
@@ -34,8 +34,14 @@ _ONE_OF = {"half": 2, "tenth": 10}
 # the rows are gone. Leaving out a tenth is never too narrow on average (Efron and Stein, 1981).
 _BY_HALVES = (KNN, LEEP, LinearProbe, LogME)
 
+# Classes with fewer rows are not halved.
+_HANDFUL = 6
+
 # Fewer rows of a class say nothing about it.
 _FEWEST_OF_A_CLASS = 2
+
+# What is left out stands for all rows, unless it is less than this share of what should be.
+_LEAST_SHARE = 0.25
 
 # Arrays of a fitted metric that are at most this large are kept for the combination over a pool.
 _SMALL = 2**12
@@ -55,15 +61,19 @@ class Resamples:
         The place of each row in an order that only the content of the rows decides.
     schemes : dict of str to str
         For each metric one of `SCHEMES`.
-    has_classes : bool, default=True
-        Whether rows are left out of each class.
+    codes : ndarray of intp of shape (n_samples,), default=None
+        Classes, numbered from 0, of each of which rows are left out.
+    splits : sequence of ndarray of int or None, default=(None,)
+        The rows of each split; None for all. A class keeps two rows in each of them.
     """
 
     n_resamples: int
     seed: int
     positions: np.ndarray
     schemes: dict
-    has_classes: bool = True
+    codes: np.ndarray | None = None
+    splits: tuple = (None,)
+    _left_out: dict = field(default_factory=dict, repr=False)
 
     def scale(self, scheme):
         """Tell what brings the scatter of resamples to that of fresh samples.
@@ -76,12 +86,26 @@ class Resamples:
         Returns
         -------
         scale : float
-            A factor near 1, exact for means.
+            A factor, exact for means. Infinite where classes have so few rows that hardly any can
+            be left out, as nothing is known then.
         """
         if scheme == "dirichlet":
             n = len(self.positions)
             return math.sqrt((n + 1) / (n - 1))
-        return math.sqrt(_ONE_OF[scheme] - 1)
+        nominal = 1 / (_ONE_OF[scheme] - 1)
+        if self.codes is None:
+            return 1 / math.sqrt(nominal)
+        variances = [
+            _variance_of_mean(codes, is_left_out)
+            for rows in self.splits
+            for codes, is_left_out in self._of_split(scheme, rows)
+        ]
+        share = float(np.mean(variances))
+        return 1 / math.sqrt(share) if share > _LEAST_SHARE * nominal else math.inf
+
+    def _of_split(self, scheme, rows):
+        rows = slice(None) if rows is None else rows
+        return ((self.codes[rows], is_left_out[rows]) for is_left_out in self.left_out(scheme))
 
     def weights(self, number):
         """Draw weights from a flat Dirichlet distribution: the Bayesian bootstrap.
@@ -99,7 +123,7 @@ class Resamples:
         drawn = self._generator(number, 0).standard_exponential(len(self.positions))
         return (drawn * (len(drawn) / drawn.sum()))[self.positions]
 
-    def part(self, number, scheme, y, rows=None):
+    def part(self, number, scheme, rows=None):
         """Draw rows without replacement: all but a half or a tenth, of each class if there are any.
 
         Parameters
@@ -108,37 +132,58 @@ class Resamples:
             Which resample.
         scheme : {"half", "tenth"}
             What is left out.
-        y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-            Labels or values of the rows.
         rows : ndarray of int of shape (n_rows,), default=None
-            The rows to draw from; all if None.
+            One of the splits; all rows if None.
 
         Returns
         -------
         part : ndarray of intp
             Positions among `rows`, ascending.
         """
+        is_left_out = self.left_out(scheme)[number]
+        return np.flatnonzero(~(is_left_out if rows is None else is_left_out[rows]))
+
+    def left_out(self, scheme):
+        """Give the rows that resamples are without, the same in all splits.
+
+        A mean over splits would hardly vary if each split had the rows that others lack.
+
+        Parameters
+        ----------
+        scheme : {"half", "tenth"}
+            What is left out.
+
+        Returns
+        -------
+        left_out : ndarray of bool of shape (n_resamples, n_samples)
+            Drawn once.
+        """
+        if scheme not in self._left_out:
+            drawn = [self._draw(number, _ONE_OF[scheme]) for number in range(self.n_resamples)]
+            self._left_out[scheme] = np.array(drawn)
+        return self._left_out[scheme]
+
+    def _draw(self, number, one_of):
         rng = self._generator(number, 1)
-        one_of = _ONE_OF[scheme]
         offset = rng.integers(one_of)
-        drawn = rng.random(len(self.positions))
-        drawn = drawn[self.positions if rows is None else self.positions[rows]]
-        codes = np.zeros(len(y), dtype=np.intp)
-        if self.has_classes:
-            codes = np.unique(y, return_inverse=True)[1].reshape(-1)
+        drawn = rng.random(len(self.positions))[self.positions]
+        codes = np.zeros(len(drawn), dtype=np.intp) if self.codes is None else self.codes
         # Every second or tenth row in an order that keeps classes together. Where it begins, and
         # which class comes first, is drawn: no class is favoured, nor does its name matter.
         first = np.full(codes.max() + 1, np.inf)
         np.minimum.at(first, codes, drawn)
         order = np.lexsort((drawn, first[codes]))
-        is_left_out = np.zeros(len(y), dtype=bool)
+        is_left_out = np.zeros(len(drawn), dtype=bool)
         is_left_out[order[offset::one_of]] = True
-        kept = np.bincount(codes, ~is_left_out)
-        for code in np.flatnonzero(kept < _FEWEST_OF_A_CLASS):
-            missing = np.flatnonzero(is_left_out & (codes == code))
-            again = missing[np.argsort(drawn[missing])][: _FEWEST_OF_A_CLASS - int(kept[code])]
-            is_left_out[again] = False
-        return np.flatnonzero(~is_left_out)
+        for rows in self.splits:
+            rows = np.arange(len(drawn)) if rows is None else rows
+            present = np.bincount(codes[rows])
+            kept = np.bincount(codes[rows], ~is_left_out[rows])
+            for code in np.flatnonzero((kept < _FEWEST_OF_A_CLASS) & (present > 0)):
+                missing = rows[is_left_out[rows] & (codes[rows] == code)]
+                n_again = _FEWEST_OF_A_CLASS - int(kept[code])
+                is_left_out[missing[np.argsort(drawn[missing])][:n_again]] = False
+        return is_left_out
 
     def _generator(self, number, kind):
         return np.random.default_rng([self.seed, kind, number])
@@ -183,6 +228,13 @@ class ResampledScores:
             self.fitted[number] = _without_large_parts(fitted)
 
 
+def _variance_of_mean(codes, is_left_out):
+    """Give the variance of a mean over what is left, as a share of that over fresh samples."""
+    present, kept = np.bincount(codes), np.bincount(codes, ~is_left_out)
+    present, kept = present[present > 0], kept[present > 0]
+    return np.sum(present * (present - kept) / kept) / len(codes)
+
+
 def scheme_of(metric, resampling="auto"):
     """Choose how a metric is resampled.
 
@@ -219,7 +271,7 @@ def scheme_of(metric, resampling="auto"):
     return resampling
 
 
-def plan_resamples(selector, metrics, X, y, task):
+def plan_resamples(selector, metrics, X, y, task, splits=(None,)):
     """Check what was asked for and plan the resamples, before any candidate is run.
 
     Parameters
@@ -234,6 +286,8 @@ def plan_resamples(selector, metrics, X, y, task):
         The target.
     task : str
         What it is; several labels per row make no strata.
+    splits : sequence of ndarray of int or None, default=(None,)
+        The rows of each split; None for all.
 
     Returns
     -------
@@ -266,8 +320,13 @@ def plan_resamples(selector, metrics, X, y, task):
             f"Got {n_resamples} instead."
         )
     schemes = {name: scheme_of(metric, resampling) for name, metric in metrics.items()}
-    if resampling == "auto" and selector.refit == "consensus" and len(set(schemes.values())) > 1:
-        # A mean of metrics needs the same resamples for all of them; these are never too narrow.
+    codes = None
+    if task == "classification":
+        codes = np.unique(y, return_inverse=True)[1].reshape(-1)
+    # A mean of metrics needs the same resamples for all of them. Halves of a handful of rows of a
+    # class are no smaller samples of the kind. Leaving out a tenth is never too narrow.
+    is_mean = selector.refit == "consensus" and len(set(schemes.values())) > 1
+    if resampling == "auto" and (is_mean or (codes is not None and _are_few(codes))):
         schemes = dict.fromkeys(schemes, "tenth")
     random_state = selector.random_state
     if random_state is None:
@@ -276,22 +335,45 @@ def plan_resamples(selector, metrics, X, y, task):
         seed = int(random_state.randint(2**31))
     else:
         seed = int(random_state)
-    return Resamples(n_resamples, seed, _positions(X, len(y)), schemes, task == "classification")
+    positions = _positions(X, y, codes)
+    resamples = Resamples(n_resamples, seed, positions, schemes, codes, tuple(splits))
+    for scheme in {*schemes.values()} - {"dirichlet"}:
+        resamples.left_out(scheme)  # here, once, and not in each task
+    return resamples
 
 
-def _positions(X, n_samples):
+def _are_few(codes):
+    """Tell whether a quarter of the rows, or more, are in classes of a handful of rows."""
+    counts = np.bincount(codes)
+    return counts[counts < _HANDFUL].sum() >= len(codes) / 4
+
+
+def _positions(X, y, codes):
     """Place rows in an order that their content decides, where they have one to compare."""
-    rows = comparable_rows(X, n_samples)
+    rows = comparable_rows(X, len(y))
     if rows is None:
-        return np.arange(n_samples)
-    if rows.ndim == 1:
-        keys = rows
-    else:
-        digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
-        keys = np.array(digests, dtype="S16")
-    positions = np.empty(n_samples, dtype=np.intp)
-    positions[np.argsort(keys, kind="stable")] = np.arange(n_samples)
+        return np.arange(len(y))
+    digests = [_digest(row.tobytes() if rows.ndim > 1 else str(row).encode()) for row in rows]
+    # Equal rows with other labels are told apart by the rows of their class, not by its name.
+    labels = [_digest(value.tobytes()) for value in y]
+    if codes is not None:
+        labels = _digests_of_classes(digests, codes)
+    keys = np.array([a + b for a, b in zip(digests, labels, strict=True)], dtype="S32")
+    positions = np.empty(len(y), dtype=np.intp)
+    positions[np.argsort(keys, kind="stable")] = np.arange(len(y))
     return positions
+
+
+def _digests_of_classes(digests, codes):
+    members = {}
+    for digest, code in zip(digests, codes, strict=True):
+        members.setdefault(code, []).append(digest)
+    by_code = {code: _digest(b"".join(sorted(found))) for code, found in members.items()}
+    return [by_code[code] for code in codes]
+
+
+def _digest(content):
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def resample_scores(task, resamples, metrics):
@@ -332,7 +414,7 @@ def resample_scores(task, resamples, metrics):
                 weight = resamples.weights(number)
                 drawn[scheme] = None, weight if task.sampled is None else weight[task.sampled]
             else:
-                drawn[scheme] = resamples.part(number, scheme, y, task.sampled), None
+                drawn[scheme] = resamples.part(number, scheme, task.sampled), None
         for name, scheme in schemes.items():
             rows, weight = drawn[scheme]
             own = own_weights[name]

@@ -11,19 +11,17 @@ from ._results import joined
 __all__ = ["selection_uncertainties", "uncertainty_columns", "uncertainty_warnings"]
 
 
-def selection_uncertainties(results, resamples, level, y):
+def selection_uncertainties(results, selection, level):
     """Find the uncertainty of a selection by each of its metrics.
 
     Parameters
     ----------
     results : SelectionResults
         The finished results.
-    resamples : Resamples or None
-        The resamples.
+    selection : Selection
+        The pass over the candidates, with resamples or None, and splits.
     level : float
         Level of intervals and sets.
-    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        The target.
 
     Returns
     -------
@@ -32,6 +30,7 @@ def selection_uncertainties(results, resamples, level, y):
         scores, which is a mean of metrics, has one if they were resampled alike; one of ranks has
         none.
     """
+    resamples = selection.resamples
     if resamples is None:
         return {}
     values = {
@@ -47,14 +46,15 @@ def selection_uncertainties(results, resamples, level, y):
         values[CONSENSUS] = sum(weights[name] * rows for name, rows in values.items())
         metrics[CONSENSUS] = None
     scheme_of = {CONSENSUS: next(iter(schemes), None), **resamples.schemes}
+    scales = {scheme: resamples.scale(scheme) for scheme in schemes}
     return {
         name: selection_uncertainty(
             results.mean[name],
             values[name],
             names=results.candidates,
             level=level,
-            n_samples=len(y),
-            scale=resamples.scale(scheme_of[name]),
+            n_samples=len(selection.y),
+            scale=scales[scheme_of[name]],
             bounds=getattr(metric, "bounds", (-np.inf, np.inf)),
             scheme=scheme_of[name],
         )
@@ -118,7 +118,7 @@ def uncertainty_columns(uncertainties):
 
 
 def uncertainty_warnings(uncertainties, results):
-    """Say which candidates have no score on some resamples, and why.
+    """Say where resamples tell nothing, and which candidates have no score on some, and why.
 
     Parameters
     ----------
@@ -134,6 +134,19 @@ def uncertainty_warnings(uncertainties, results):
     """
     given = []
     for metric, found in uncertainties.items():
+        if np.isinf(found.standard_error[np.isfinite(found.scores)]).all() and found.scheme in (
+            "half",
+            "tenth",
+        ):
+            given.append(
+                (
+                    f"How the scores by {metric!r} vary can't be told by leaving out rows "
+                    f"(resampling={found.scheme!r}): no candidate is told apart from the best. "
+                    "Classes have too few rows, or all resamples have the same score.",
+                    UndefinedResamplesWarning,
+                )
+            )
+            continue
         lacking = {}
         for index, name in enumerate(found.names):
             n_undefined = found.n_undefined[index]

@@ -344,7 +344,9 @@ class TransferabilitySelector(
         require_classes(self.target_measure, prepared["y"])
         task = require_defined(prepared["y"], deciders(metrics, deciding))
         plan = plan_baselines(self.baselines, task)
-        prepared["resamples"] = plan_resamples(self, metrics, X, prepared["y"], task)
+        prepared["resamples"] = plan_resamples(
+            self, metrics, X, prepared["y"], task, prepared["splits"]
+        )
         metrics = with_one_seed(metrics)
 
         context = self._init_callback_context(
@@ -404,9 +406,7 @@ class TransferabilitySelector(
         self.ranking_ = dict(zip(names, map(int, results.rank[deciding]), strict=True))
         self.refit_metric_ = deciding
         self.n_splits_ = len(selection.splits)
-        self.uncertainty_ = selection_uncertainties(
-            results, selection.resamples, self.level, selection.y
-        )
+        self.uncertainty_ = selection_uncertainties(results, selection, self.level)
         self.cv_results_.update(uncertainty_columns(self.uncertainty_))
         self.__dict__.pop("tied_with_best_", None)
         if deciding in self.uncertainty_:

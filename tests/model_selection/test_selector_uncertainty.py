@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import kstest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA
+from sklearn.model_selection import KFold
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from sktransfer.backbones import PrecomputedFeatures
@@ -37,16 +38,18 @@ class Identity(FunctionTransformer):
         return np.exp(X[:, :4]) / np.exp(X[:, :4]).sum(axis=1, keepdims=True)
 
 
-def resamples(scheme, n_samples=36, positions=None, n_resamples=40, has_classes=True):
-    positions = np.arange(n_samples) if positions is None else positions
-    return Resamples(n_resamples, 0, positions, {"metric": scheme}, has_classes)
+def resamples(scheme, y=None, positions=None, n_resamples=40, splits=(None,)):
+    """Resamples of the rows of a target with classes, or of 36 rows without any."""
+    codes = None if y is None else np.unique(y, return_inverse=True)[1]
+    positions = np.arange(36 if y is None else len(y)) if positions is None else positions
+    return Resamples(n_resamples, 0, positions, {"metric": scheme}, codes, splits)
 
 
 # ---------------------------------------------------------------- how resamples are drawn
 
 
 def test_weights_are_a_flat_dirichlet_distribution_of_sum_n():
-    drawn = np.array([resamples("dirichlet", 10).weights(r) for r in range(300)])
+    drawn = np.array([resamples("dirichlet", np.arange(10)).weights(r) for r in range(300)])
     np.testing.assert_allclose(drawn.sum(axis=1), 10)
     # The marginal of a flat Dirichlet distribution is a beta distribution.
     assert kstest(drawn[:, 3] / 10, "beta", args=(1, 9)).pvalue > 0.001
@@ -56,10 +59,10 @@ def test_weights_are_a_flat_dirichlet_distribution_of_sum_n():
 @pytest.mark.parametrize(("scheme", "one_of"), [("half", 2), ("tenth", 10)])
 def test_parts_are_fair_to_rows_and_classes(scheme, one_of):
     y = np.repeat(["a", "b", "c", "d"], [20, 37, 1, 12])
-    plan = resamples(scheme, len(y))
+    plan = resamples(scheme, y, n_resamples=600)
     counts = np.zeros(len(y))
     for number in range(600):
-        part = plan.part(number, scheme, y)
+        part = plan.part(number, scheme)
         assert len(set(part)) == len(part)
         assert part.tolist() == sorted(part)
         for label, size in zip(["a", "b", "d"], [20, 37, 12], strict=True):
@@ -74,17 +77,90 @@ def test_parts_are_fair_to_rows_and_classes(scheme, one_of):
 
 def test_a_few_rows_of_a_class_are_kept():
     y = np.repeat([0, 1, 2], [3, 2, 15])
-    plan = resamples("half", len(y))
+    plan = resamples("half", y, n_resamples=100)
     for number in range(100):
-        assert (np.bincount(y[plan.part(number, "half", y)]) >= [2, 2, 7]).all()
+        assert (np.bincount(y[plan.part(number, "half")]) >= [2, 2, 7]).all()
+
+
+@pytest.mark.parametrize("scheme", ["half", "tenth"])
+@pytest.mark.parametrize("cv", [None, 3, 10])
+@pytest.mark.parametrize("sizes", [(40, 30), (3,) * 12, (25, 2, 4)])
+def test_the_scatter_of_means_over_classes_and_splits_is_that_of_fresh_samples(scheme, cv, sizes):
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    values = np.random.default_rng(1).normal(size=len(y)) + y
+    splits = [None]
+    if cv is not None:
+        folds = KFold(cv, shuffle=True, random_state=0).split(y)
+        splits = [train for train, _ in folds]
+    plan = resamples(scheme, y, n_resamples=300, splits=splits)
+    if cv is not None and sizes == (3,) * 12:
+        # Some split has two rows of each class, and none to spare.
+        assert np.isinf(plan.scale(scheme))
+        return
+    means = np.zeros(300)
+    for rows in splits:
+        own = values if rows is None else values[rows]
+        deviation = own - y[slice(None) if rows is None else rows]
+        means += [deviation[plan.part(number, scheme, rows)].mean() for number in range(300)]
+    # What a mean over splits varies by over fresh samples, of which each row is a part of all but
+    # one: by as much as the mean over all rows.
+    expected = np.std(values - y, ddof=1) / np.sqrt(len(y))
+    found = plan.scale(scheme) * np.std(means / len(splits))
+    assert found == pytest.approx(expected, rel=0.35)
+
+
+@pytest.mark.parametrize("scheme", ["half", "tenth"])
+def test_where_no_row_can_be_left_out_nothing_is_told_apart(scheme):
+    y = np.repeat(np.arange(18), 2)
+    assert np.isinf(resamples(scheme, y).scale(scheme))
+    assert np.isfinite(resamples("dirichlet", y).scale("dirichlet"))
+    X = np.random.default_rng(0).normal(size=(36, 3)) + 9 * np.eye(18)[y][:, :3]
+    options = {"candidates": [("all", Identity()), ("none", FunctionTransformer(np.cos))]}
+    with pytest.warns(UndefinedResamplesWarning, match="can't be told by leaving out rows"):
+        found = TransferabilitySelector(
+            options["candidates"], n_resamples=40, resampling=scheme, baselines=None
+        ).fit(X, y)
+    uncertainty = found.uncertainty_["logme"]
+    assert set(found.tied_with_best_) == {"all", "none"}
+    assert uncertainty.rank_interval.tolist() == [[1, 2], [1, 2]]
+    assert uncertainty.probability_best.tolist() == [0.5, 0.5]
+    assert np.isinf(uncertainty.score_interval).all()
+
+
+def test_classes_of_a_handful_of_rows_are_not_halved():
+    selector = TransferabilitySelector([("only", Identity())], n_resamples=40)
+    for sizes, expected in [((5, 30), "half"), ((5, 5, 30), "tenth"), ((4,) * 9, "tenth")]:
+        y = np.repeat(np.arange(len(sizes)), sizes)
+        planned = plan_resamples(selector, {"logme": LogME()}, y, y, "classification")
+        assert planned.schemes == {"logme": expected}
+
+
+def test_equal_rows_with_other_labels_are_told_apart_whatever_labels_are_called():
+    X = np.zeros((12, 1))
+    X[6:, 0] = np.arange(6)
+    y = np.array([0, 1] * 3 + [0, 0, 0, 1, 1, 1])
+    selector = TransferabilitySelector([("only", Identity())], n_resamples=40)
+    order = np.random.default_rng(0).permutation(12)
+    metrics = {"logme": LogME()}
+    plan = plan_resamples(selector, metrics, X, y, "classification")
+    moved = plan_resamples(selector, metrics, X[order], y[order], "classification")
+    renamed = plan_resamples(selector, metrics, X, 1 - y, "classification")
+    assert (plan.positions == renamed.positions).all()
+    # Equal rows of one class may change places.
+    for label in (0, 1):
+        assert set(plan.positions[:6][y[:6] == label]) == {
+            place
+            for place, old in zip(moved.positions, order, strict=True)
+            if old < 6 and y[old] == label
+        }
 
 
 @pytest.mark.parametrize("scheme", ["half", "tenth"])
 def test_the_scatter_of_means_is_that_of_fresh_samples(scheme):
-    values = np.random.default_rng(0).normal(size=60)
-    plan = resamples(scheme, 60, has_classes=False)
-    means = [values[plan.part(number, scheme, values)].mean() for number in range(800)]
-    expected = values.std(ddof=1) / np.sqrt(60)
+    values = np.random.default_rng(0).normal(size=36)
+    plan = resamples(scheme, n_resamples=800)
+    means = [values[plan.part(number, scheme)].mean() for number in range(800)]
+    expected = values.std(ddof=1) / 6
     assert plan.scale(scheme) * np.std(means) == pytest.approx(expected, rel=0.15)
     weighted = [np.average(values, weights=plan.weights(number)) for number in range(800)]
     assert plan.scale("dirichlet") * np.std(weighted) == pytest.approx(expected, rel=0.15)
@@ -92,13 +168,11 @@ def test_the_scatter_of_means_is_that_of_fresh_samples(scheme):
 
 def test_values_and_several_labels_make_no_classes():
     y = np.random.default_rng(0).normal(size=20)
-    plan = resamples("half", 20, has_classes=False)
-    assert len(plan.part(0, "half", y)) == 10
-    assert len(plan.part(0, "half", np.eye(20, dtype=int))) == 10
     selector = TransferabilitySelector([("only", Identity())], n_resamples=40)
     for task in ("classification", "multilabel", "regression"):
         planned = plan_resamples(selector, {"logme": LogME()}, y[:, np.newaxis], y, task)
-        assert planned.has_classes == (task == "classification")
+        assert (planned.codes is not None) == (task == "classification")
+        assert len(planned.part(0, "half")) == (20 if planned.codes is not None else 10)
 
 
 # ---------------------------------------------------------------- scores on resamples
@@ -126,9 +200,9 @@ def test_parts_are_scored_as_if_they_were_all_rows(name):
     selector = select(name, candidates=[("only", Identity())])
     scheme = selector.uncertainty_[name].scheme
     assert scheme == {"knn": "half", "parc": "tenth", "logme": "half"}[name]
-    plan = resamples(scheme, positions=positions_of(X))
+    plan = resamples(scheme, Y, positions=positions_of(X))
     for number in (0, 1, 39):
-        part = plan.part(number, scheme, Y)
+        part = plan.part(number, scheme)
         expected = get_metric(name).fit(X[part], Y[part]).score_
         resampled = selector.uncertainty_[name].resampled_scores[number, 0]
         assert resampled == pytest.approx(expected, abs=1e-8)
@@ -156,8 +230,8 @@ def test_weights_of_classes_multiply_those_of_a_resample(options):
 def test_pool_relative_metrics_are_combined_on_every_resample():
     candidates = [(str(k), FunctionTransformer(columns, kw_args={"start": k})) for k in (0, 1, 3)]
     selector = select("ncti", candidates=candidates, resampling="half")
-    plan = resamples("half", positions=positions_of(X))
-    half = plan.part(5, "half", Y)
+    plan = resamples("half", Y, positions=positions_of(X))
+    half = plan.part(5, "half")
     features = [columns(X, start) for start in (0, 1, 3)]
     fitted = [get_metric("ncti").fit(F[half], Y[half]) for F in features]
     expected = type(fitted[0]).pool_scores(fitted)
