@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 
 from sktransfer.metrics import get_metric
-from sktransfer.model_selection._resampled_scores import Resamples, resample_scores, scheme_of
+from sktransfer.model_selection._resampled_scores import resample_scores
+from sktransfer.model_selection._resamples import Resamples, scheme_of
 from sktransfer.model_selection._scoring import ScoringTask
 
 SIZES = {"n=1,000, D=64": (1000, 64, 20), "n=5,000, D=1,280": (5000, 1280, 3)}
@@ -45,7 +46,7 @@ def main():
             plain = seconds(partial(metrics[name].fit, F, y), 1)
             for scheme in dict.fromkeys([scheme_of(metrics[name]), "dirichlet"]):
                 task = ScoringTask(0, 0, metrics, F, None, y, {})
-                plan = Resamples(n_resamples, 0, np.arange(n), {name: scheme})
+                plan = Resamples(n_resamples, 0, np.arange(n), {name: scheme}, y)
                 each = seconds(partial(resample_scores, task, plan, metrics), 1)
                 each /= n_resamples
                 print(

@@ -35,7 +35,8 @@ from sklearn.utils.validation import has_fit_parameter
 from sktransfer.evaluation import selection_uncertainty
 from sktransfer.metrics import get_metric
 from sktransfer.model_selection._prepared_metric import PreparedMetric
-from sktransfer.model_selection._resampled_scores import Resamples, resample_scores, scheme_of
+from sktransfer.model_selection._resampled_scores import resample_scores
+from sktransfer.model_selection._resamples import Resamples, scheme_of
 from sktransfer.model_selection._scoring import ScoringTask
 
 TABLE = Path(__file__).with_suffix(".csv")
@@ -150,9 +151,8 @@ def selection(setting, schemes, seed):
     metrics = named({name for name, _ in schemes})
     scores = plain_scores(y, candidates, metrics)
     columns = {f"{name}/{scheme}": metrics[name] for name, scheme in schemes}
-    resamples = Resamples(
-        N_RESAMPLES, seed, np.arange(len(y)), {f"{n}/{scheme}": scheme for n, scheme in schemes}
-    )
+    named_schemes = {f"{name}/{scheme}": scheme for name, scheme in schemes}
+    resamples = Resamples(N_RESAMPLES, seed, np.arange(len(y)), named_schemes, y)
     found = [
         resample_scores(ScoringTask(0, 0, columns, F, P, y, {}), resamples, columns)
         for F, P in candidates
@@ -240,9 +240,12 @@ def measure(folder, setting, name, scheme):
     n_samples = SETTINGS[setting].n_samples
     best = int(fresh.mean(axis=0).argmax())
     scale = Resamples(N_RESAMPLES, 0, np.arange(n_samples), {}).scale(scheme)
+    pooled = " + " not in name and get_metric(name).relative_to_pool
     sets, oracle, spread = [], [], []
     for scores, *resampled in simulated:
-        found = selection_uncertainty(scores, resampled, n_samples=n_samples, scale=scale)
+        found = selection_uncertainty(
+            scores, resampled, n_samples=n_samples, scale=scale, relative_to_pool=pooled
+        )
         sets.append(found.tied_with_best)
         oracle.append(selection_uncertainty(scores, fresh).tied_with_best)
         resampled = np.array(resampled)

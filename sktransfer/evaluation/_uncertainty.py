@@ -146,6 +146,7 @@ def selection_uncertainty(
     scale=1.0,
     bounds=(-np.inf, np.inf),
     scheme=None,
+    relative_to_pool=False,
 ):
     """Tell which candidates can't be told apart from the best, and how sure scores and ranks are.
 
@@ -182,6 +183,10 @@ def selection_uncertainty(
         Smallest and largest possible score, where intervals end.
     scheme : str, default=None
         How the resamples were drawn, for the record.
+    relative_to_pool : bool, default=False
+        Whether scores were scaled by the range of all candidates. Differences are bounded then, and
+        vary less the closer they are to their bounds; the largest standard error of the
+        differences between any two candidates is taken for all.
 
     Returns
     -------
@@ -231,7 +236,8 @@ def selection_uncertainty(
     heavier = _heavier_tail(level, n_samples)
     reach = ndtri((1 + level) / 2) * _heavier_tail((1 + level) / 2, n_samples)
     low, high = np.clip([scores - reach * error, scores + reach * error], *bounds)
-    tied, better, worse = _comparisons(scores, draws, known, resolved, level, heavier)
+    least = _largest_error(draws[:, resolved]) if relative_to_pool else 0.0
+    tied, better, worse = _comparisons(scores, draws, known, resolved, level, heavier, least)
     n_known = int(known.sum())
     rank_interval = np.stack([1 + better, n_known - worse], axis=1)
     # Those without a score are last, and share a rank, as in the ranking itself.
@@ -319,7 +325,16 @@ def _heavier_tail(level, n_samples):
     return float(stdtrit(max(n_samples - 1, 1), level) / ndtri(level))
 
 
-def _comparisons(scores, draws, known, resolved, level, heavier):
+def _largest_error(draws):
+    """Find the largest standard error of a difference between two candidates."""
+    errors = [
+        np.sqrt(np.nanmean((draws - draws[:, [column]]) ** 2, axis=0))
+        for column in range(draws.shape[1])
+    ]
+    return float(np.nanmax(errors, initial=0.0))
+
+
+def _comparisons(scores, draws, known, resolved, level, heavier, least):
     """Compare each candidate with all others.
 
     Returns
@@ -348,7 +363,7 @@ def _comparisons(scores, draws, known, resolved, level, heavier):
         error[constant] = 1.0
         drawn[:, constant] = 0.0
         standard = (drawn / error)[_told(drawn)]
-        distance = ahead / error
+        distance = ahead / np.maximum(error, least)
         distance[constant & (ahead != 0)] *= np.inf
         one_sided = heavier * _quantile(np.nanmax(standard, axis=1), level)
         two_sided = heavier * _quantile(np.nanmax(np.abs(standard), axis=1), level)

@@ -46,7 +46,6 @@ def selection_uncertainties(results, selection, level):
         values[CONSENSUS] = sum(weights[name] * rows for name, rows in values.items())
         metrics[CONSENSUS] = None
     scheme_of = {CONSENSUS: next(iter(schemes), None), **resamples.schemes}
-    scales = {scheme: resamples.scale(scheme) for scheme in schemes}
     return {
         name: selection_uncertainty(
             results.mean[name],
@@ -54,9 +53,10 @@ def selection_uncertainties(results, selection, level):
             names=results.candidates,
             level=level,
             n_samples=len(selection.y),
-            scale=scales[scheme_of[name]],
+            scale=resamples.scale(scheme_of[name], metric),
             bounds=getattr(metric, "bounds", (-np.inf, np.inf)),
             scheme=scheme_of[name],
+            relative_to_pool=metric is not None and is_relative_to_pool(metric),
         )
         for name, metric in metrics.items()
         if name in values and np.isfinite(results.mean[name]).any()

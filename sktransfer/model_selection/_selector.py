@@ -24,7 +24,7 @@ from ._consensus_choice import consensus_options
 from ._metric_collection import deciders, deciding_metric, validated_metrics, with_one_seed
 from ._recommendation import recommend
 from ._record import selection_record
-from ._resampled_scores import plan_resamples
+from ._resamples import plan_resamples
 from ._results import SelectionResults
 from ._scoring import score_features
 from ._selection import Progress, Selection

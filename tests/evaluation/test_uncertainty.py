@@ -219,3 +219,37 @@ def test_wrong_input_is_refused(change, message):
     arguments = {"scores": scores, "resampled_scores": resampled} | change
     with pytest.raises(ValueError, match=message):
         selection_uncertainty(**arguments)
+
+
+def test_resamples_that_say_nothing_tell_nobody_apart():
+    scores = {"a": 3.0, "b": 1.0, "c": np.nan}
+    resampled = np.random.default_rng(0).normal([3.0, 1.0, 0.0], 0.01, size=(40, 3))
+    told = selection_uncertainty(scores, resampled)
+    assert told.tied_with_best == ("a",) and told.probability_best.tolist() == [1, 0, 0]
+    nothing = selection_uncertainty(scores, resampled, scale=np.inf)
+    assert nothing.tied_with_best == ("a", "b")
+    assert nothing.probability_best.tolist() == [0.5, 0.5, 0]
+    assert nothing.rank_interval.tolist() == [[1, 2], [1, 2], [3, 3]]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_resamples_without_a_score_take_no_part(share):
+    held = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        scores = rng.normal(size=2)
+        resampled = rng.normal(scores, 1.0, size=(60, 2))
+        resampled[rng.random(60) < share, 0] = np.nan
+        held += 0 in selection_uncertainty(scores, resampled).tied_with_best
+    # Both are equally good: the first is left out in one of twenty cases.
+    assert held / 400 == pytest.approx(0.95, abs=3 * np.sqrt(0.05 * 0.95 / 400))
+
+
+def test_scores_in_a_pool_are_compared_by_the_largest_error():
+    rng = np.random.default_rng(0)
+    resampled = np.array([1.0, 0.5, 0.0]) + rng.normal(0, [0.02, 0.02, 0.4], size=(200, 3))
+    alone = selection_uncertainty([1.0, 0.5, 0.0], resampled)
+    in_pool = selection_uncertainty([1.0, 0.5, 0.0], resampled, relative_to_pool=True)
+    assert alone.tied_with_best == (0,)
+    # 0.5 is little beside 1.6 errors of 0.4.
+    assert in_pool.tied_with_best == (0, 1)

@@ -14,7 +14,7 @@ from sktransfer.backbones import PrecomputedFeatures
 from sktransfer.exceptions import CandidateFailedWarning, UndefinedResamplesWarning
 from sktransfer.metrics import LogME, TransferabilityMetric, get_metric
 from sktransfer.model_selection import TransferabilitySelector
-from sktransfer.model_selection._resampled_scores import Resamples, plan_resamples, scheme_of
+from sktransfer.model_selection._resamples import Resamples, plan_resamples, scheme_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::sktransfer.exceptions.TransferabilityWarning")
 
