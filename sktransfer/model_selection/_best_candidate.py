@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..utils._sklearn import _VisualBlock
 from ._composition import candidates_have
-from ._extraction import extract
+from ._extraction import check_features, extract
 from ._metric_collection import needs_probabilities
 from ._results import results_frame
 from ._scoring import score_features
@@ -32,9 +32,16 @@ class BestFeaturesMixin(TransformerMixin):
         -------
         features : array-like of shape (n_samples, n_features)
             The features.
+
+        Raises
+        ------
+        ValueError
+            If there are NaN or infinite values among them, as in fit.
         """
         check_is_fitted(self)
-        return getattr(self, self._best_candidate).transform(X)
+        features = getattr(self, self._best_candidate).transform(X)
+        check_features(features, len(features))
+        return features
 
     @available_if(candidates_have("get_feature_names_out"))
     def get_feature_names_out(self, input_features=None):

@@ -220,7 +220,7 @@ class CandidateComposition(NamedCandidates):
     def _route(self, fit_params, method, candidates, metrics):
         """Sort parameters of fit by who asked for them."""
         _raise_for_params(fit_params, self, method)
-        if not _routing_enabled():
+        if not fit_params or not _routing_enabled():
             return [{"fit": {}, "fit_transform": {}} for _ in candidates], {}, {}
         routed = process_routing(self, method, **fit_params)
         weights = {}
