@@ -21,9 +21,11 @@ from sktransfer.backbones import TinyZooBackbone
 from sktransfer.finetune import FineTuneClassifier, FineTuneRegressor
 from sktransfer.model_selection import HalvingTransferabilitySelector, TransferabilitySelector
 
-# Data of the checks are random, and some are too few rows for a race.
+# Data of the checks are random, so metrics may say that a score carries no information. That nobody
+# was trained is no such thing: it would be an error here.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::sktransfer.exceptions.TransferabilityWarning",
+    "ignore::sktransfer.exceptions.UninformativeScoreWarning",
+    "ignore::sktransfer.exceptions.NoiseFloorWarning",
 )
 
 CANDIDATES = [("pca", PCA(1)), ("std", StandardScaler())]
@@ -226,7 +228,7 @@ def test_scores_of_cross_validation_are_those_by_hand():
 
 
 def test_a_search_over_its_budget_and_candidates():
-    grid = {"budget": [0.01, 1.0], "pca__n_components": [2]}
+    grid = {"budget": [1.0, 1.5], "pca__n_components": [2]}
     search = GridSearchCV(race(), grid, cv=2, scoring="roc_auc", error_score="raise")
     search.fit(X, Y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
