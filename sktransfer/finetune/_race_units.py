@@ -7,6 +7,7 @@ so that a race that was killed goes on with the next unit.
 import io
 import time
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
 from numbers import Integral, Real
@@ -50,6 +51,8 @@ class RaceTask:
         Threads of torch.
     raise_errors : bool
         Whether a failure is raised.
+    sample_weight : ndarray of shape (n_samples,) or None, default=None
+        Weights in the loss.
     """
 
     template: object
@@ -61,6 +64,22 @@ class RaceTask:
     seed: int
     n_threads: int
     raise_errors: bool
+    sample_weight: np.ndarray | None = None
+
+    def weights(self, rows):
+        """Give the weights of some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int or slice
+            Which.
+
+        Returns
+        -------
+        sample_weight : ndarray or None
+            None if all weigh the same.
+        """
+        return None if self.sample_weight is None else self.sample_weight[rows]
 
     def batch_size(self, n_train):
         """Say how many rows make a step.
@@ -203,6 +222,7 @@ def _run(unit, task, backbone, state, rounds):
                         task.seed,
                         task.batch_size(len(train)),
                         checkpoint,
+                        task.weights(train),
                     )
                 predict = getattr(trained, "predict_proba", trained.predict)
                 outputs = np.asarray(predict(task.X_val if judge is None else take(task.X, judge)))
@@ -227,7 +247,7 @@ def _run(unit, task, backbone, state, rounds):
     return result, state
 
 
-def fit_winner(subject, task, backbone, X_val, y_val, store):
+def fit_winner(subject, task, backbone, X_val, y_val, store, watch=nullcontext):
     """Fine-tune the winner on all rows, as the template says, unless that has been done.
 
     Parameters
@@ -242,6 +262,9 @@ def fit_winner(subject, task, backbone, X_val, y_val, store):
         Validation data, passed on to ``fit``.
     store : UnitStore or None
         Where it is kept.
+    watch : callable, default=nullcontext
+        Makes of the estimator the context in which it is fitted; of None, one in which the folder
+        has it already.
 
     Returns
     -------
@@ -255,17 +278,17 @@ def fit_winner(subject, task, backbone, X_val, y_val, store):
     }
     fitted = type(task.template)(**parameters)
     if store is None:
-        return _fit_on_all(fitted, task, X_val, y_val)
+        return _fit_on_all(fitted, task, X_val, y_val, watch)
     kept_as = Unit(subject, 0, task.seed, Objective("race", None, "winner"))
     path = _state_path(store, kept_as)
     with store.own(kept_as, wait=True):
         state = _read_state(path)
         if state is None:
-            fitted = _fit_on_all(fitted, task, X_val, y_val)
+            fitted = _fit_on_all(fitted, task, X_val, y_val, watch)
             _write_state(path, _final_state(fitted))
             return fitted
-    with in_turn():
-        fitted.partial_fit(task.X, task.y, n_epochs=0)
+    with watch(None), in_turn():
+        fitted.partial_fit(task.X, task.y, sample_weight=task.sample_weight, n_epochs=0)
     fitted.net_.module_.load_learned_state(state.pop("weights"))
     fitted.net_.module_.eval()
     for epoch in state.pop("history"):
@@ -278,9 +301,9 @@ def fit_winner(subject, task, backbone, X_val, y_val, store):
     return fitted
 
 
-def _fit_on_all(fitted, task, X_val, y_val):
-    with in_turn(), _torch_threads(task.n_threads):
-        return fitted.fit(task.X, task.y, X_val=X_val, y_val=y_val)
+def _fit_on_all(fitted, task, X_val, y_val, watch):
+    with watch(fitted), in_turn(), _torch_threads(task.n_threads):
+        return fitted.fit(task.X, task.y, task.sample_weight, X_val=X_val, y_val=y_val)
 
 
 def _final_state(fitted):

@@ -1,5 +1,7 @@
 """Predictions that were made earlier, in the place of the estimator that made them."""
 
+from functools import cache
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
@@ -34,6 +36,11 @@ class _PredictedValues(RegressorMixin, BaseEstimator):
         return self._outputs
 
 
+@cache  # a class takes much longer to make than a measure to compute
+def _named_kind(name, has_classes):
+    return type(name, (_PredictedClasses if has_classes else _PredictedValues,), {})
+
+
 class Predictions:
     """Measures of predictions for the test data, whoever made them and whenever.
 
@@ -56,7 +63,7 @@ class Predictions:
         self.y = y
         self.classes = classes
         self.measures = measures
-        self._kind = type(name, (_PredictedValues if classes is None else _PredictedClasses,), {})
+        self._kind = _named_kind(name, classes is not None)
 
     def evaluate(self, outputs, measure):
         """Compute one measure.

@@ -44,7 +44,18 @@ class Checkpoint:
         return dict(vars(self))
 
 
-def train_round(template, backbone, X, y, classes, n_epochs, seed, batch_size, checkpoint=None):
+def train_round(
+    template,
+    backbone,
+    X,
+    y,
+    classes,
+    n_epochs,
+    seed,
+    batch_size,
+    checkpoint=None,
+    sample_weight=None,
+):
     """Train a network for a round of some epochs.
 
     In each round the learning rates fall to zero again, so that a network is judged when it has
@@ -70,6 +81,8 @@ def train_round(template, backbone, X, y, classes, n_epochs, seed, batch_size, c
         Rows per step. Short trainings of few rows need more steps per epoch than a long one.
     checkpoint : Checkpoint or None, default=None
         What the round before has left; None begins from the pretrained weights.
+    sample_weight : ndarray of shape (n_samples,) or None, default=None
+        Weights in the loss, the same in all rounds.
 
     Returns
     -------
@@ -99,7 +112,7 @@ def train_round(template, backbone, X, y, classes, n_epochs, seed, batch_size, c
     }
     trained = type(template)(**parameters)
     with_classes = {} if classes is None else {"classes": classes}
-    trained.partial_fit(X, y, **with_classes, n_epochs=0)
+    trained.partial_fit(X, y, **with_classes, sample_weight=sample_weight, n_epochs=0)
     if checkpoint is not None:
         _take_up(trained, checkpoint)
         # The head has had its time alone in the first round.
@@ -108,7 +121,7 @@ def train_round(template, backbone, X, y, classes, n_epochs, seed, batch_size, c
         stage = template.train
     trained._rates.stages = _stages(stage, template, n_epochs)
     trained._rates.position_ = 0
-    trained.partial_fit(X, y, n_epochs=n_epochs)
+    trained.partial_fit(X, y, sample_weight=sample_weight, n_epochs=n_epochs)
     if not trained.converged_:
         raise ValueError(
             f"The training diverged in epoch {len(trained.history_)}, with a loss or weights that "

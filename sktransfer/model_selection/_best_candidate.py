@@ -8,17 +8,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..utils._sklearn import _VisualBlock
 from ._composition import candidates_have
-from ._extraction import extract
+from ._extraction import check_features, extract
 from ._metric_collection import needs_probabilities
 from ._results import results_frame
 from ._scoring import score_features
 from ._validation import check_target
 
-__all__ = ["BestCandidateMixin"]
+__all__ = ["BestCandidateMixin", "BestFeaturesMixin"]
 
 
-class BestCandidateMixin(TransformerMixin):
-    """Methods of a selection that was fitted, which hand on to its ``best_estimator_``."""
+class BestFeaturesMixin(TransformerMixin):
+    """Give features as the best candidate does, whatever the attribute is called that has it."""
 
     def transform(self, X):
         """Return the features that the best candidate extracts.
@@ -32,9 +32,56 @@ class BestCandidateMixin(TransformerMixin):
         -------
         features : array-like of shape (n_samples, n_features)
             The features.
+
+        Raises
+        ------
+        ValueError
+            If there are NaN or infinite values among them, as in fit.
         """
         check_is_fitted(self)
-        return self.best_estimator_.transform(X)
+        features = getattr(self, self._best_candidate).transform(X)
+        check_features(features, len(features))
+        return features
+
+    @available_if(candidates_have("get_feature_names_out"))
+    def get_feature_names_out(self, input_features=None):
+        """Get the names of the features that the best candidate gives.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the input features.
+
+        Returns
+        -------
+        feature_names_out : ndarray of str
+            Names of the output features.
+        """
+        check_is_fitted(self)
+        return getattr(self, self._best_candidate).get_feature_names_out(input_features)
+
+    @property
+    def n_features_in_(self):
+        """Number of features seen during :term:`fit`."""
+        try:
+            check_is_fitted(self)
+        except NotFittedError as error:
+            # hasattr() must say no before fit
+            raise AttributeError(
+                f"{type(self).__name__} object has no n_features_in_ attribute."
+            ) from error
+        return getattr(self, self._best_candidate).n_features_in_
+
+    def _copy_feature_names(self):
+        """Take over the names of features in fit, or forget those of another fit."""
+        self.__dict__.pop("feature_names_in_", None)
+        best = getattr(self, self._best_candidate)
+        if hasattr(best, "feature_names_in_"):
+            self.feature_names_in_ = best.feature_names_in_
+
+
+class BestCandidateMixin(BestFeaturesMixin):
+    """Methods of a selection that was fitted, which hand on to its ``best_estimator_``."""
 
     def score(self, X, y):
         """Score the best candidate on other data by the deciding metric.
@@ -75,35 +122,6 @@ class BestCandidateMixin(TransformerMixin):
                 raise cell.error
         weights = [1.0] if self.metric_ is not None else list(self.consensus_.weights.values())
         return float(np.dot(weights, [cell.score for cell in cells.values()]))
-
-    @available_if(candidates_have("get_feature_names_out"))
-    def get_feature_names_out(self, input_features=None):
-        """Get the names of the features that the best candidate gives.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the input features.
-
-        Returns
-        -------
-        feature_names_out : ndarray of str
-            Names of the output features.
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.get_feature_names_out(input_features)
-
-    @property
-    def n_features_in_(self):
-        """Number of features seen during :term:`fit`."""
-        try:
-            check_is_fitted(self)
-        except NotFittedError as error:
-            # hasattr() must say no before fit
-            raise AttributeError(
-                f"{type(self).__name__} object has no n_features_in_ attribute."
-            ) from error
-        return self.best_estimator_.n_features_in_
 
     def to_frame(self):
         """Return the results as a data frame, best candidate first.

@@ -28,8 +28,8 @@ def candidates_have(attribute):
     """Make a method available if the best candidate has it, or before fit all of them."""
 
     def check(self):
-        if hasattr(self, "best_estimator_"):
-            return hasattr(self.best_estimator_, attribute)
+        if hasattr(self, self._best_candidate):
+            return hasattr(getattr(self, self._best_candidate), attribute)
         with suppress(TypeError, ValueError):  # wrong candidates are reported by fit
             return all(
                 hasattr(as_candidate(candidate), attribute)
@@ -48,9 +48,12 @@ class NamedCandidates(_BaseComposition):
     ----------
     _metric_parameter : str
         What the parameter for metrics is called.
+    _best_candidate : str
+        Name of the fitted attribute that has the best candidate.
     """
 
     _metric_parameter = "metric"
+    _best_candidate = "best_estimator_"
 
     def get_params(self, deep=True):
         """Get the parameters, and with `deep` those of candidates and metrics.
@@ -217,7 +220,7 @@ class CandidateComposition(NamedCandidates):
     def _route(self, fit_params, method, candidates, metrics):
         """Sort parameters of fit by who asked for them."""
         _raise_for_params(fit_params, self, method)
-        if not _routing_enabled():
+        if not fit_params or not _routing_enabled():
             return [{"fit": {}, "fit_transform": {}} for _ in candidates], {}, {}
         routed = process_routing(self, method, **fit_params)
         weights = {}

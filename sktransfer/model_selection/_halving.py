@@ -10,18 +10,33 @@ from sklearn.base import MetaEstimatorMixin
 
 from ..backbones._store import FeatureStore
 from ..exceptions import RaceNotRunWarning
-from ..utils._sklearn import N_JOBS, HasMethods, Interval, StrOptions, _fit_context
-from ._composition import NamedCandidates
+from ..utils._sklearn import (
+    N_JOBS,
+    CallbackSupportMixin,
+    HasMethods,
+    Interval,
+    StrOptions,
+    _fit_context,
+)
 from ._halving_best import RaceWinnerMixin
-from ._halving_inputs import COSTS, check_costs, check_template
+from ._halving_inputs import COSTS, check_costs, check_template, choose_measure, refuse_sparse
+from ._halving_metadata import RacedCandidates
 from ._halving_prepare import prepare_race
+from ._halving_progress import RaceProgress
 from ._halving_rule import starters
+from ._target_measure import TARGET_MEASURES, MeasuredMetrics, require_classes
 from ._validation import check_target, open_memory
 
 __all__ = ["HalvingTransferabilitySelector"]
 
 
-class HalvingTransferabilitySelector(RaceWinnerMixin, MetaEstimatorMixin, NamedCandidates):
+class HalvingTransferabilitySelector(
+    MeasuredMetrics,
+    RaceWinnerMixin,
+    MetaEstimatorMixin,
+    CallbackSupportMixin,
+    RacedCandidates,
+):
     """Race candidates: metrics choose who starts, short fine-tunings decide, within a budget.
 
     All candidates are ranked by a metric on frozen features, as by
@@ -37,9 +52,10 @@ class HalvingTransferabilitySelector(RaceWinnerMixin, MetaEstimatorMixin, NamedC
     candidates : list of (str, backbone) tuples
         The candidates with their names, as for :class:`TransferabilitySelector`. They have to be
         torch backbones, unless `estimator` trains the head alone.
-    metric : str, metric, list of these, or dict of str to these, default="logme"
-        The metric that the race begins with. Of several metrics the order is that of their
-        consensus, as with ``refit="consensus"`` of :class:`TransferabilitySelector`.
+    metric : str, metric, list of these, or dict of str to these, default="auto"
+        The metric that the race begins with. "auto" is what suits `target_measure`, "logme" without
+        one. Of several metrics the order is that of their consensus, as with ``refit="consensus"``
+        of :class:`TransferabilitySelector`.
     estimator : FineTuneClassifier or FineTuneRegressor, default=None
         How candidates would be fine-tuned; its ``backbone`` and ``random_state`` are replaced. None
         is a :class:`~sktransfer.finetune.FineTuneClassifier`, or a
@@ -67,8 +83,8 @@ class HalvingTransferabilitySelector(RaceWinnerMixin, MetaEstimatorMixin, NamedC
         round is an accident of the validation rows.
     scoring : str or callable, default=None
         The measure on validation rows, greater is better, as in
-        :func:`~sktransfer.finetune.reference_ranking`. None is "accuracy" for classes and "r2" for
-        values.
+        :func:`~sktransfer.finetune.reference_ranking`. None is `target_measure`, or without one
+        "accuracy" for classes and "r2" for values. All rows count the same.
     cv : int, splitter or iterable of (train, judge) row numbers, default=None
         On which rows candidates are judged, unless ``fit`` is given `X_val`. None deals the rows of
         each class to four folds, and uses as many of these as give 200 rows to judge by: of few
@@ -102,6 +118,10 @@ default="multiply_adds"
         ``"raise"`` lets the error through.
     verbose : int, default=0
         1 prints a line per decision.
+    target_measure : {"accuracy", "balanced_accuracy", "roc_auc", "roc_auc_ovr", "neg_log_loss"}, \
+            default=None
+        The measure that the winner will be judged by, for class labels: chooses the metric as in
+        :class:`TransferabilitySelector`, and the measure where `scoring` is None.
 
     Attributes
     ----------
@@ -162,8 +182,13 @@ default="multiply_adds"
         What trainings warned of, by candidate.
     seed_ : int
         Seed that was used.
+    classes_ : ndarray of shape (n_classes,)
+        Labels of ``best_estimator_``: the order of columns of probabilities. Only with `refit`, and
+        for classes.
     n_features_in_ : int
         Numbers per row, if the winner tells.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X was a data frame and the winner tells.
 
     See Also
     --------
@@ -189,6 +214,15 @@ default="multiply_adds"
 
     A round costs about the same as any other, as fewer candidates get more epochs each. None gets
     more epochs than `estimator` has.
+
+    With `refit` this is a classifier or a regressor for scikit-learn, as `estimator` is. With
+    ``estimator=None`` the target decides; before fit it counts as a classifier, for which
+    :func:`~sklearn.model_selection.cross_val_score` makes stratified folds of classes, and plain
+    ones of values.
+
+    With ``enable_metadata_routing=True``, ``sample_weight`` is for metrics and an `estimator` that
+    ask for it: weights in the loss of each training. Rows whose weight there is zero are not
+    trained on and not judged by. ``groups`` are for a splitter `cv` that asks for them.
 
     References
     ----------
@@ -217,6 +251,7 @@ default="multiply_adds"
     _parameter_constraints: dict = {
         "candidates": [list],
         "metric": [str, HasMethods(["fit"]), list, tuple, dict],
+        "target_measure": [StrOptions(set(TARGET_MEASURES)), None],
         "estimator": [HasMethods(["fit"]), None],
         "budget": [Interval(Real, 0, None, closed="neither")],
         "start": [
@@ -242,7 +277,7 @@ default="multiply_adds"
     def __init__(
         self,
         candidates,
-        metric="logme",
+        metric="auto",
         *,
         estimator=None,
         budget=0.15,
@@ -260,6 +295,7 @@ default="multiply_adds"
         n_jobs=None,
         error_score=np.nan,
         verbose=0,
+        target_measure=None,
     ):
         self.candidates = candidates
         self.metric = metric
@@ -279,9 +315,10 @@ default="multiply_adds"
         self.n_jobs = n_jobs
         self.error_score = error_score
         self.verbose = verbose
+        self.target_measure = target_measure
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, *, X_val=None, y_val=None):
+    def fit(self, X, y, *, X_val=None, y_val=None, **fit_params):
         """Rank the candidates by the metric, and race the first of them.
 
         Parameters
@@ -295,6 +332,9 @@ default="multiply_adds"
             fine-tuning of the winner, which by default stops early by them.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
             Their target.
+        **fit_params : dict
+            ``sample_weight`` for metrics and `estimator`, and ``groups`` for the splitter. Only
+            available with ``enable_metadata_routing=True``.
 
         Returns
         -------
@@ -306,10 +346,11 @@ default="multiply_adds"
         ImportError
             If torch or skorch is not installed.
         TypeError
-            If `estimator` is none that fine-tunes.
+            If `estimator` is none that fine-tunes; if data are sparse.
         ValueError
             For parameters and data that no candidate could do with, before any work; if `out` holds
-            results of something else; if all candidates fail.
+            results of something else; if all candidates fail; if a candidate or `scoring` asks for
+            ``sample_weight``, which they can't be given.
 
         Warns
         -----
@@ -320,16 +361,33 @@ default="multiply_adds"
             judge them by, so that the metric alone decides.
         """
         candidates = self._validate_candidates()
+        refuse_sparse(X=X, X_val=X_val)
         y = check_target(X, y, type(self).__name__)
+        require_classes(self.target_measure, y)
         template = check_template(self.estimator, y, candidates)
+        measure = choose_measure(self.scoring, self.target_measure, template)
+        metadata = self._routed(fit_params, candidates, measure[1])
         check_costs(self.cost, [name for name, _ in candidates])
         if self.memory is not None:
             open_memory(self.memory)
-        race, prepared = prepare_race(self, candidates, template, X, y, X_val, y_val)
+        progress = RaceProgress(self, X, y)
+        race, prepared = prepare_race(
+            self,
+            candidates,
+            template,
+            measure,
+            metadata,
+            progress,
+            X=X,
+            y=y,
+            X_val=X_val,
+            y_val=y_val,
+        )
         ranks = {race.names[c]: rank for c, rank in race.ranks.items()}
         chosen, what = starters(ranks, self.start, prepared.decision_set)
         winner = race.run([race.names.index(name) for name in chosen], what)
         self._store(race, prepared, winner)
         if race.not_run:
             warnings.warn(race.not_run, RaceNotRunWarning, stacklevel=3)
+        progress.end()
         return self

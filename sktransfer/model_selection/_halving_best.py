@@ -1,7 +1,10 @@
 """What a race that was run shows, and does as its winner."""
 
+from contextlib import suppress
+from copy import deepcopy
+
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.utils import ClassifierTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -9,6 +12,7 @@ from ..exceptions import CandidateFailedWarning
 from ..utils._announce import announce
 from ..utils._measures import evaluate
 from ..utils._sklearn import _VisualBlock
+from ._best_candidate import BestFeaturesMixin
 from ._halving_run import COLUMNS
 
 __all__ = ["RaceWinnerMixin"]
@@ -28,8 +32,16 @@ def _refitted_has(name):
     return check
 
 
-class RaceWinnerMixin(TransformerMixin):
-    """Methods of a race that was run."""
+class RaceWinnerMixin(BestFeaturesMixin):
+    """Methods of a race that was run: predict as the winner, fine-tuned; transform as pretrained.
+
+    Attributes
+    ----------
+    _best_candidate : str
+        Where the winner as it was pretrained is.
+    """
+
+    _best_candidate = "best_backbone_"
 
     @available_if(_refitted_has("predict"))
     def predict(self, X):
@@ -60,7 +72,7 @@ class RaceWinnerMixin(TransformerMixin):
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``best_estimator_.classes_``.
+            Columns in the order of ``classes_``.
         """
         check_is_fitted(self)
         return self.best_estimator_.predict_proba(X)
@@ -84,28 +96,16 @@ class RaceWinnerMixin(TransformerMixin):
         check_is_fitted(self)
         return evaluate(self.best_estimator_, X, y, {"score": self.scorer_})["score"]
 
-    def transform(self, X):
-        """Return the features of the winner as it was pretrained.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-            Data of the same form as in fit.
-
-        Returns
-        -------
-        features : array-like of shape (n_samples, n_features)
-            The features.
-        """
-        check_is_fitted(self)
-        return self.best_backbone_.transform(X)
+    @property
+    def classes_(self):
+        """Labels of the winner, in the order of columns of probabilities."""
+        if not hasattr(self, "best_estimator_"):  # hasattr() must say no before fit
+            raise AttributeError(f"{type(self).__name__} object has no classes_ attribute.")
+        return self.best_estimator_.classes_
 
     @property
-    def n_features_in_(self):
-        """Number of features seen during :term:`fit`."""
-        if not hasattr(self, "best_backbone_"):  # hasattr() must say no before fit
-            raise AttributeError(f"{type(self).__name__} object has no n_features_in_ attribute.")
-        return self.best_backbone_.n_features_in_
+    def _predicts_most_probable(self):
+        return getattr(self.best_estimator_, "_predicts_most_probable", False)
 
     def to_frame(self):
         """Return the record of the race as a data frame.
@@ -135,8 +135,23 @@ class RaceWinnerMixin(TransformerMixin):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = []  # features are of the numbers of a network
+        tags.input_tags.sparse = False
+        if not self.refit:
+            return tags
+        trained = (
+            getattr(self, "best_estimator_", None) if self.estimator is None else self.estimator
+        )
+        if trained is None:
+            # A classifier to begin with: folds of cross-validation are stratified for one, where
+            # the target has classes, and as for a regressor where it has not.
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+            return tags
+        with suppress(Exception):  # a wrong one is reported by fit
+            inner = get_tags(trained)
+            tags.estimator_type = inner.estimator_type
+            tags.classifier_tags = deepcopy(inner.classifier_tags)
+            tags.regressor_tags = deepcopy(inner.regressor_tags)
+            tags.target_tags = deepcopy(inner.target_tags)
         return tags
 
     def _sk_visual_block_(self):
@@ -156,11 +171,19 @@ class RaceWinnerMixin(TransformerMixin):
         if self.refit:
             X_val, y_val = prepared.data
             backbone = race.backbones[winner]
-            best = fit_winner(race.subjects[winner], race.task, backbone, X_val, y_val, race.store)
-            self.best_estimator_ = best
+            self.best_estimator_ = fit_winner(
+                race.subjects[winner],
+                race.task,
+                backbone,
+                X_val,
+                y_val,
+                race.store,
+                race.progress.refit,
+            )
         self.selector_ = prepared.selector
         self.candidates_ = prepared.selector.candidates_
         self.best_backbone_ = self.candidates_[name]
+        self._copy_feature_names()
         self.best_index_, self.best_name_ = winner, name
         self.scores_ = {n: float(race.scores.get(c, np.nan)) for c, n in enumerate(race.names)}
         self.best_score_ = self.scores_[name]

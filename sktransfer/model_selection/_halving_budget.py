@@ -23,7 +23,7 @@ class Budget:
     weights : dict of int to float
         Cost of a row, by candidate.
     n_samples : int
-        Rows of the target.
+        Rows of the target that are fine-tuned on.
     n_epochs : int
         Epochs of the template.
     parts : list of (int, int)
@@ -33,6 +33,8 @@ class Budget:
     passes_count : bool
         Whether passes that train nothing cost anything. Where the head alone is trained, features
         are computed once in any case, and all that is counted are epochs of the head.
+    n_scored : int, default=None
+        Rows of which the metrics take features; None for as many.
 
     Attributes
     ----------
@@ -42,13 +44,23 @@ class Budget:
         What was spent, in the same unit.
     """
 
-    def __init__(self, share, weights, n_samples, n_epochs, parts, batch_size, passes_count):
+    def __init__(
+        self,
+        share,
+        weights,
+        n_samples,
+        n_epochs,
+        parts,
+        batch_size,
+        passes_count,
+        n_scored=None,
+    ):
         self.weights = weights
         self.n_epochs = n_epochs
         self.whole = sum(weights.values()) * n_samples * n_epochs
         self.allowed = share * self.whole
         self._forward = _FORWARD if passes_count else 0.0
-        self._n_samples = n_samples
+        self._n_scored = n_samples if n_scored is None else n_scored
         self.spent = sum(map(self.cost_of_metrics, weights))
         self._n_train = sum(train for train, _ in parts)
         self._n_judge = sum(judge for _, judge in parts)
@@ -73,7 +85,7 @@ class Budget:
         cost : float
             One pass over all rows.
         """
-        return self.weights[candidate] * self._n_samples * self._forward
+        return self.weights[candidate] * self._n_scored * self._forward
 
     def cost(self, candidate, n_epochs):
         """Give the cost of a round of one candidate.

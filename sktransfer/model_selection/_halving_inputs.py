@@ -4,11 +4,20 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.model_selection import check_cv
 
+from ..utils._measures import default_scoring, get_measures
 from ..utils._target import encode_target
+from ._halving_metadata import rows_of_weight
 
-__all__ = ["check_costs", "check_template", "validation_parts"]
+__all__ = [
+    "check_costs",
+    "check_template",
+    "choose_measure",
+    "refuse_sparse",
+    "validation_parts",
+]
 
 _N_FOLDS = 4
 # With fewer rows to judge by, all folds are used.
@@ -74,6 +83,58 @@ def check_template(estimator, y, candidates):
     return type(estimator)(**parameters)
 
 
+def choose_measure(scoring, target_measure, template):
+    """Choose the measure on the rows to judge by.
+
+    Parameters
+    ----------
+    scoring : str, callable or None
+        The parameter; None is `target_measure`, or without one what suits the template.
+    target_measure : str or None
+        The parameter.
+    template : FineTuneClassifier or FineTuneRegressor
+        What trains.
+
+    Returns
+    -------
+    measure : (str, callable)
+        Name and scorer.
+
+    Raises
+    ------
+    ValueError
+        If there is no measure of this name.
+    """
+    if scoring is None and target_measure is not None:
+        # The same for two classes, and defined for more.
+        scoring = "roc_auc_ovr" if target_measure == "roc_auc" else target_measure
+    if scoring is None:
+        scoring = default_scoring(template)[0]
+    (measure,) = get_measures(scoring).items()
+    return measure
+
+
+def refuse_sparse(**data):
+    """Refuse data that candidates may take, and fine-tuning does not.
+
+    Parameters
+    ----------
+    **data : array-like or None
+        By name.
+
+    Raises
+    ------
+    TypeError
+        If they are sparse.
+    """
+    for name, X in data.items():
+        if issparse(X):
+            raise TypeError(
+                f"{name!r} must be dense, as fine-tuning takes no sparse data. Got a sparse "
+                f"{type(X).__name__} of shape {X.shape} instead; {name}.toarray() is dense."
+            )
+
+
 def check_costs(cost, names):
     """Check what a pass of one row through each candidate costs, where that is given.
 
@@ -100,7 +161,7 @@ def check_costs(cost, names):
             )
 
 
-def validation_parts(cv, y, codes, seed):
+def validation_parts(cv, y, codes, seed, kept=None, split_params=None):
     """Divide the rows into those to train on and those to judge by.
 
     Parameters
@@ -110,15 +171,20 @@ def validation_parts(cv, y, codes, seed):
         one after the other, as give 200 rows to judge by: all four of few rows, one of 800.
     y : ndarray
         The target.
-    codes : ndarray of shape (n_samples,) or None
+    codes : ndarray of shape (n_kept,) or None
         Classes, numbered from 0; None for values.
     seed : int
         Seed of the folds.
+    kept : ndarray of bool of shape (n_samples,), default=None
+        Which rows have a positive weight; None for all. The others take no part.
+    split_params : dict, default=None
+        Further parameters of a splitter.
 
     Returns
     -------
     parts : list of (ndarray of int, ndarray of int)
-        Rows to train on and to judge by. Empty if no row can be spared, as each class has one.
+        Rows to train on and to judge by, numbers of rows that are kept. Empty if no row can be
+        spared, as each class has one.
 
     Raises
     ------
@@ -126,13 +192,15 @@ def validation_parts(cv, y, codes, seed):
         If ``cv`` gives no parts, or rows that are not there.
     """
     n_samples = len(y)
+    kept = np.ones(n_samples, dtype=bool) if kept is None else kept
+    n_kept = int(kept.sum())
     if cv is None:
-        return _dealt(codes, n_samples, _N_FOLDS, seed, _ENOUGH_ROWS)
+        return _dealt(codes, n_kept, _N_FOLDS, seed, _ENOUGH_ROWS)
     if isinstance(cv, Integral):
-        return _dealt(codes, n_samples, int(cv), seed, n_samples)
+        return _dealt(codes, n_kept, int(cv), seed, n_kept)
     if hasattr(cv, "split"):
         splitter = check_cv(cv, y, classifier=codes is not None)
-        given = list(splitter.split(np.zeros((n_samples, 1)), y))
+        given = _split(splitter, y, split_params or {})
     else:
         given = list(cv)
     parts = []
@@ -151,7 +219,15 @@ def validation_parts(cv, y, codes, seed):
         parts.append(part)
     if not parts:
         raise ValueError("'cv' must have at least one split. Got none.")
-    return parts
+    return rows_of_weight(parts, kept)
+
+
+def _split(splitter, y, split_params):
+    """Let a splitter split, and say of what it refuses that 'cv' is to blame."""
+    try:
+        return list(splitter.split(np.zeros((len(y), 1)), y, **split_params))
+    except ValueError as error:
+        raise ValueError(f"'cv' cannot split these {len(y)} samples: {error}") from error
 
 
 def _dealt(codes, n_samples, n_folds, seed, enough):

@@ -7,8 +7,8 @@ from numbers import Real
 
 import numpy as np
 
+from ..backbones._store_hashing import array_digest
 from ..metrics._statistics import drawn_seed
-from ..utils._measures import get_measures
 from ._halving_budget import Budget
 from ._halving_inputs import validation_parts
 from ._halving_rule import metric_order
@@ -53,7 +53,7 @@ class Prepared:
     decision_set: object
 
 
-def prepare_race(caller, candidates, template, X, y, X_val, y_val):
+def prepare_race(caller, candidates, template, measure, metadata, progress, *, X, y, X_val, y_val):
     """Check all that can be checked, rank the candidates, and prepare the race.
 
     Parameters
@@ -64,6 +64,12 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         The candidates.
     template : FineTuneClassifier or FineTuneRegressor
         What trains.
+    measure : (str, callable)
+        Name and scorer.
+    metadata : RaceMetadata
+        Weights and groups, by who asked for them.
+    progress : RaceProgress
+        Told when work begins.
     X, y, X_val, y_val
         As passed to fit.
 
@@ -81,10 +87,9 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
     from ..finetune._search_inputs import checked_data
 
     names = [name for name, _ in candidates]
-    data, target, _ = checked_data(template, (), X, y, None, X_val, y_val)
+    data, target, kept = checked_data(template, (), X, y, metadata.sample_weight, X_val, y_val)
     classes = None if target.outputs is not None else target.classes
     codes = None if classes is None else target.codes
-    (measure,) = get_measures(caller.scoring or ("r2" if classes is None else "accuracy")).items()
     if X_val is not None and caller.cv is not None:
         raise ValueError(
             "Candidates are judged either by 'X_val' and 'y_val', or on the splits of 'cv'; both "
@@ -99,7 +104,7 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         parts, y_judge = [(np.arange(len(data.y)), None)], data.y_val
         sizes = [(len(data.y), len(y_judge))]
     else:
-        parts = validation_parts(caller.cv, data.y, codes, seed)
+        parts = validation_parts(caller.cv, y, codes, seed, kept, metadata.split_params)
         y_judge = data.y[np.concatenate([judge for _, judge in parts])] if parts else data.y[:0]
         sizes = [(len(train), len(judge)) for train, judge in parts]
     predictions = _Measured(measure, y_judge, classes, type(template).__name__)
@@ -115,21 +120,25 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         seed=seed,
         n_threads=caller.n_threads,
         raise_errors=caller.error_score == "raise",
+        sample_weight=data.sample_weight,
     )
     subjects, failures = dict.fromkeys(names), {}
     if store is not None:
         subjects, failures = _claim(store, candidates, task, data, seed)
 
-    several = len(named_metrics(caller.metric, "metric")) > 1
+    several = len(named_metrics(caller._given_metrics(), "metric")) > 1
     selector = TransferabilitySelector(
         candidates,
         metric=caller.metric,
+        target_measure=caller.target_measure,
         refit="consensus" if several else None,
         baselines=None,
         n_jobs=caller.n_jobs,
         memory=_memory(caller, store),
         error_score=caller.error_score,
-    ).fit(X, y)
+    )
+    fit_params = metadata.of(selector)
+    selector._select(X, y, fit_params, "fit", progress.metrics(len(candidates)))
     ranks = metric_order(selector.scores_)
     for name, reasons in selector.failures_.items():
         if ranks[name] is None:
@@ -144,6 +153,7 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         caller.budget,
         {c: weights[name] for c, name in enumerate(names) if name in weights},
         n_samples=len(data.y),
+        n_scored=len(kept),
         n_epochs=template.max_epochs,
         parts=sizes,
         batch_size=task.batch_size(n_train),
@@ -166,6 +176,7 @@ def prepare_race(caller, candidates, template, X, y, X_val, y_val):
         on_cpu=resolve_device(template.device).type == "cpu",
         trusted=not all(getattr(metric, "saturated_", False) for metric in deciding),
         say=_printed if caller.verbose else lambda row: None,
+        progress=progress,
     )
     inside = selector.decision_set_
     if hasattr(caller.start, "decision_set"):
@@ -231,6 +242,8 @@ def _claim(store, candidates, task, data, seed):
         raise_errors=task.raise_errors,
     )
     protocol = {"race": 1, **make_protocol(described, nothing[:, 0], seed)}
+    if task.sample_weight is not None:
+        protocol["data"]["sample_weight"] = array_digest(task.sample_weight).hex()
     untested = replace(described, data=(data.X, data.y, None, data.X_val, data.y_val))
     field = describe_all(candidates, untested, from_scratch=False)
     store.begin(protocol, field.able)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
 from ._halving_budget import next_number
@@ -62,6 +63,8 @@ class Race:
         Whether the metric has the last word: not if it says itself that it says nothing.
     say : callable
         Told of each decision.
+    progress : RaceProgress
+        Told of each training.
     rows : list of tuple
         The record.
     scores : dict of int to float
@@ -89,6 +92,7 @@ class Race:
     on_cpu: bool
     trusted: bool
     say: object
+    progress: object
     rows: list = field(default_factory=list)
     scores: dict = field(default_factory=dict)
     exits: dict = field(default_factory=dict)
@@ -152,7 +156,11 @@ class Race:
             number += 1
             n_epochs = self.budget.epochs(racing, n_rounds - number + 1, sum(rounds))
             rounds = (*rounds, n_epochs)
-            outputs, seconds, states = self._train(racing, rounds, states)
+            told = self.progress.round(
+                number, {c: self.names[c] for c in racing}, len(self.task.parts)
+            )
+            outputs, seconds, states = self._train(racing, rounds, states, told)
+            told.end()
             for c in racing:
                 self.budget.spent += self.budget.cost(c, n_epochs)
             failed = [c for c in racing if c not in outputs]
@@ -234,24 +242,31 @@ class Race:
     def _places(self):
         return range(len(self.task.parts))
 
-    def _train(self, racing, rounds, states):
+    def _train(self, racing, rounds, states, told):
         """Train for a round, on all parts; what fails is left out."""
         from ..finetune._race_units import RaceUnit, run_race_unit
 
         before = {} if self.store is not None else states
         units = {
             (c, part): RaceUnit(self.subjects[c], part, rounds, before.get((c, part)))
-            for part in self._places
             for c in racing
+            for part in self._places
         }
-        n_jobs = self.n_jobs if self.on_cpu else 1
-        jobs = (
-            delayed(run_race_unit)(unit, self.task, self.backbones[c], self.store)
-            for (c, _), unit in units.items()
-        )
+        n_jobs = effective_n_jobs(self.n_jobs) if self.on_cpu else 1
+        if n_jobs > 1:  # all of them wait in the queue from now on
+            for place in units:
+                told.begin(*place)
+
+        def jobs():
+            for (c, part), unit in units.items():
+                if n_jobs == 1:
+                    told.begin(c, part)
+                yield delayed(run_race_unit)(unit, self.task, self.backbones[c], self.store)
+
         found, following = {}, {}
-        done = Parallel(n_jobs=n_jobs, return_as="generator")(jobs)
+        done = Parallel(n_jobs=n_jobs, return_as="generator")(jobs())
         for (c, part), (result, state) in zip(units, done, strict=True):
+            told.finish(c, part)
             found[c, part] = result
             following[c, part] = state if self.store is None else units[c, part]
             self.warnings.setdefault(c, []).extend(

@@ -334,8 +334,11 @@ class TransferabilitySelector(
         """
         return self._select(X, y, fit_params, "fit_transform")
 
-    def _select(self, X, y, fit_params, method):
-        """Do what fit does, and return what the best candidate gave for X."""
+    def _select(self, X, y, fit_params, method, progress=None):
+        """Do what fit does, and return what the best candidate gave for X.
+
+        A caller of which this is a part gives a `progress` of its own, whose task has begun.
+        """
         candidates = self._validate_candidates()
         metrics = validated_metrics(self._given_metrics())
         deciding = deciding_metric(metrics, self.refit)
@@ -349,9 +352,11 @@ class TransferabilitySelector(
         )
         metrics = with_one_seed(metrics)
 
-        context = self._init_callback_context(
-            max_subtasks=len(candidates), sequential_subtasks=False
-        ).call_on_fit_task_begin(estimator=self, X=X, y=y)
+        if progress is None:
+            context = self._init_callback_context(
+                max_subtasks=len(candidates), sequential_subtasks=False
+            )
+            progress = Progress(context.call_on_fit_task_begin(estimator=self, X=X, y=y), self)
         results = SelectionResults(
             [name for name, _ in candidates],
             metrics,
@@ -363,7 +368,7 @@ class TransferabilitySelector(
             metrics=metrics,
             deciding=deciding,
             results=results,
-            progress=Progress(context, self),
+            progress=progress,
             keep_candidates=self.keep_candidates,
             task=task,
             **prepared,
@@ -392,7 +397,7 @@ class TransferabilitySelector(
         for message, category in [*results.warnings_to_give(), *given]:
             # the frames between: this method, fit, and the wrapper that _fit_context makes
             warnings.warn(message, category, stacklevel=4)
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        progress.context.call_on_fit_task_end(estimator=progress.estimator, X=X, y=y)
         return best.extraction.own_output
 
     def _store(self, results, selection, best, deciding, cells):
@@ -433,6 +438,4 @@ class TransferabilitySelector(
         }
         recommend(self, selection)
         self.record_ = selection_record(self, selection)
-        self.__dict__.pop("feature_names_in_", None)
-        if hasattr(self.best_estimator_, "feature_names_in_"):
-            self.feature_names_in_ = self.best_estimator_.feature_names_in_
+        self._copy_feature_names()

@@ -9,7 +9,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import estimator_checks
 
 torch = pytest.importorskip("torch")
 
@@ -571,27 +570,3 @@ def test_nothing_of_the_caller_is_changed():
     assert repr(np.random.get_state()) == states[1]  # noqa: NPY002
     for name, b in candidates:
         assert all(torch.equal(before[name][k], v) for k, v in b.module.state_dict().items())
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_param_validation",
-        "check_do_not_raise_errors_in_init_or_set_params",
-        "check_no_attributes_set_in_init",
-        "check_get_params_invariance",
-        "check_estimator_repr",
-        "check_transformer_general",
-        "check_transformer_preserve_dtypes",
-        "check_requires_y_none",
-        "check_n_features_in",
-        "check_fit2d_1sample",
-        "check_dict_unchanged",
-        "check_estimators_unfitted",
-    ],
-)
-def test_checks_of_scikit_learn(check):
-    template = FineTuneClassifier(None, train="head", max_epochs=2)
-    candidates = [("pca", PCA(1)), ("scaled", StandardScaler())]
-    selector = race(candidates, estimator=template, budget=0.1)
-    getattr(estimator_checks, check)("HalvingTransferabilitySelector", selector)
