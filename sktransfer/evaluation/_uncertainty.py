@@ -299,14 +299,17 @@ def _saturated(scores, resampled):
     """Find candidates that reach the same score on all resamples, and another on the sample.
 
     A metric that knows no other score with fewer rows says nothing of how the one with all of
-    them varies. (A score that is the same on the sample too is a constant.)
+    them varies. A score that is the same on the sample too is a constant, and one below all that
+    the best candidate has on resamples is no doubt the lower one.
     """
     missing = np.isnan(resampled)
     low = np.where(missing, np.inf, resampled).min(axis=0)
     high = np.where(missing, -np.inf, resampled).max(axis=0)
     with np.errstate(invalid="ignore"):  # no resample has a score
         is_constant = high - low <= _ROUNDING * np.abs(high)
-        return is_constant & ~(np.abs(high - scores) <= _ROUNDING * np.abs(scores))
+        is_constant &= ~(np.abs(high - scores) <= _ROUNDING * np.abs(scores))
+    best = np.argmax(np.where(np.isfinite(scores), scores, -np.inf))
+    return is_constant & ~(high < low[best])
 
 
 def _centred(resampled, defined, resolved, scale):

@@ -118,7 +118,7 @@ def running_consensus(results, candidate):
     return found.scores[results.candidates[candidate]]
 
 
-def twin_consensus(results, scores):
+def twin_consensus(results, scores, place):
     """Compute what the consensus would say of one more network, which is no candidate.
 
     Parameters
@@ -127,15 +127,18 @@ def twin_consensus(results, scores):
         Finished.
     scores : dict of str to float
         The scores of the network, by metric.
+    place : int
+        The candidate in whose place it is.
 
     Returns
     -------
     score : float
-        On the scale of the candidates' scores: by ranks the share of the candidates that it beats.
+        On the scale of the candidates' scores: by ranks the share of the others that it beats.
     """
     options, parts = results.consensus_options, {}
     for name, score in scores.items():
-        pool = results.mean[name][~np.isnan(results.mean[name])]
+        pool = np.delete(results.mean[name], place)
+        pool = pool[~np.isnan(pool)]
         if options["method"] == "ranks" and pool.size and not np.isnan(score):
             score = float(np.mean((score > pool) + (score == pool) / 2))
         parts[name] = {"twin": score}

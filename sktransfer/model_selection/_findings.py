@@ -106,6 +106,12 @@ def _noise(selector, baselines, n_samples, task):
 
 def _twin(selector):
     best, metric = selector.best_name_, selector.refit_metric_
+    if selector.cv_results_["pretrained"][selector.best_index_] is False:
+        yield (
+            f"The best candidate, {best!r}, has random weights: no pretrained network is better by "
+            f"{metric!r}. Pretraining is likely to help little here, or to harm (negative transfer)."
+        )
+        return
     twin = selector.baseline_scores_.get("untrained_twin", {}).get(best, math.nan)
     if twin >= selector.best_score_:
         yield (

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..evaluation import selection_uncertainty
 from ..exceptions import UndefinedResamplesWarning
+from ..metrics import KNN, LinearProbe
 from ._consensus_choice import CONSENSUS
 from ._metric_collection import is_relative_to_pool
 from ._results import joined
@@ -54,13 +55,21 @@ def selection_uncertainties(results, selection, level):
             level=level,
             n_samples=len(selection.y),
             scale=resamples.scale(scheme_of[name], metric),
-            bounds=getattr(metric, "bounds", (-np.inf, np.inf)),
+            bounds=_bounds(metric, selection.task),
             scheme=scheme_of[name],
             relative_to_pool=metric is not None and is_relative_to_pool(metric),
         )
         for name, metric in metrics.items()
         if name in values and np.isfinite(results.mean[name]).any()
     }
+
+
+def _bounds(metric, task):
+    low, high = getattr(metric, "bounds", (-np.inf, np.inf))
+    # Shares of samples; of values these are R², which may be negative.
+    if task == "classification" and isinstance(metric, KNN | LinearProbe):
+        low = 0.0
+    return low, high
 
 
 def _resampled_means(results, name, n_resamples):

@@ -86,5 +86,5 @@ def _scores_of_twin(selection, place):
         unusable = results.unusable_splits[metric]
         means[metric] = float(np.mean([s for i, s in enumerate(values) if i not in unusable]))
     if results.consensus is not None:
-        means[CONSENSUS] = twin_consensus(results, means)
+        means[CONSENSUS] = twin_consensus(results, means, place)
     return means

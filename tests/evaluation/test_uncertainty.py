@@ -253,3 +253,18 @@ def test_scores_in_a_pool_are_compared_by_the_largest_error():
     assert alone.tied_with_best == (0,)
     # 0.5 is little beside 1.6 errors of 0.4.
     assert in_pool.tied_with_best == (0, 1)
+
+
+def test_a_candidate_that_is_constant_below_the_best_is_not_tied_with_it():
+    rng = np.random.default_rng(0)
+    scores = {"good": 0.4, "fair": 0.39, "constant": -0.7}
+    resampled = {
+        "good": 0.3 + 0.05 * rng.normal(size=60),
+        "fair": 0.3 + 0.05 * rng.normal(size=60),
+        "constant": np.full(60, -0.75),  # with fewer rows it is another constant
+    }
+    found = selection_uncertainty(scores, resampled)
+    assert set(found.tied_with_best) == {"good", "fair"}
+    # One that has reached a bound on all resamples may be anything.
+    resampled["constant"] = np.full(60, 0.9)
+    assert "constant" in selection_uncertainty(scores, resampled).tied_with_best

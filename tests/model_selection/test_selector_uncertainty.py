@@ -423,3 +423,20 @@ def test_metrics_that_look_into_the_network_are_refused():
 
     with pytest.raises(ValueError, match="must be 0 with LooksInside: it looks into the network"):
         scheme_of(LooksInside())
+
+
+def test_intervals_of_shares_begin_at_zero_and_those_of_r2_do_not():
+    candidates = [("all", Identity())]
+    y = np.arange(36) % 2
+    noise = np.random.default_rng(3).normal(size=(36, 4))
+    options = {"n_resamples": 40, "baselines": None}
+    for metric in ("knn", "linearprobe"):
+        shares = TransferabilitySelector(candidates, metric, **options).fit(noise, y)
+        low, high = shares.uncertainty_[metric].score_interval[0]
+        assert 0 <= low < high <= 1
+        values = TransferabilitySelector(candidates, metric, **options).fit(
+            noise, noise.sum(1) ** 2
+        )
+        low, high = values.uncertainty_[metric].score_interval[0]
+        assert low < high <= 1
+        assert low < 0
