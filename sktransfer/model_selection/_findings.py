@@ -109,7 +109,7 @@ def _twin(selector):
     if selector.cv_results_["pretrained"][selector.best_index_] is False:
         yield (
             f"The best candidate, {best!r}, has random weights: no pretrained network is better by "
-            f"{metric!r}. Pretraining is likely to help little here, or to harm (negative transfer)."
+            f"{metric!r}. Pretraining is likely to help little, or to harm (negative transfer)."
         )
         return
     twin = selector.baseline_scores_.get("untrained_twin", {}).get(best, math.nan)
