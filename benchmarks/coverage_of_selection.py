@@ -79,6 +79,17 @@ class Setting:
     n_classes: int
     strengths: tuple
     smallest_class: float | None = None
+    rows_per_class: int | None = None
+
+    @property
+    def codes(self):
+        """Classes of the rows, where they are the same in all samples."""
+        if self.rows_per_class is not None:
+            return np.repeat(np.arange(self.n_classes), self.rows_per_class)
+
+    def scheme(self, scheme):
+        """Say what is left out: small classes are not halved."""
+        return scheme if self.rows_per_class is None or scheme == "dirichlet" else "tenth"
 
     def problem(self):
         """Return class centres, maps and source heads, the same for all samples."""
@@ -102,7 +113,7 @@ class Setting:
         share = np.full(self.n_classes, 1 / self.n_classes)
         if self.smallest_class:
             share = np.array([1 - self.smallest_class, self.smallest_class])
-        y = np.zeros(self.n_samples, dtype=int)
+        y = np.zeros(self.n_samples, dtype=int) if self.codes is None else self.codes
         while np.bincount(y, minlength=self.n_classes).min() < 2:
             y = rng.choice(self.n_classes, p=share, size=self.n_samples)
         rows = centres[y] + rng.normal(size=(self.n_samples, LATENT))
@@ -119,6 +130,7 @@ SETTINGS = {
     "n ~ D": Setting(80, 60, 3, (1, 0.98, 0.95, 0.5)),
     "n < D": Setting(40, 80, 3, (1, 0.98, 0.95, 0.5)),
     "uneven": Setting(100, 20, 2, (1, 0.97, 0.9, 0.3), smallest_class=0.15),
+    "few": Setting(40, 20, 10, (1, 0.98, 0.95, 0.5), rows_per_class=4),
 }
 
 
@@ -202,7 +214,7 @@ def plan(folder, arguments, schemes):
             for name in arguments.metrics:
                 if " + " in name or setting not in settings_of(name):
                     continue
-                of_metric = [pair for pair in schemes if pair[0] == name]
+                of_metric = [(n, SETTINGS[setting].scheme(s)) for n, s in schemes if n == name]
                 kinds = "-".join(scheme for _, scheme in of_metric)
                 if first < arguments.selections:
                     yield delayed(simulate)(
@@ -237,10 +249,11 @@ def measure(folder, setting, name, scheme):
     simulated, fresh = simulations(folder, setting, name, scheme)
     if simulated is None or fresh is None or len(fresh) < N_RESAMPLES:
         return None
-    n_samples = SETTINGS[setting].n_samples
+    n_samples, codes = SETTINGS[setting].n_samples, SETTINGS[setting].codes
     best = int(fresh.mean(axis=0).argmax())
-    scale = Resamples(N_RESAMPLES, 0, np.arange(n_samples), {}).scale(scheme)
-    pooled = " + " not in name and get_metric(name).relative_to_pool
+    metric = None if " + " in name else named([name])[name]
+    scale = Resamples(N_RESAMPLES, 0, np.arange(n_samples), {}, codes).scale(scheme, metric)
+    pooled = metric is not None and metric.relative_to_pool
     sets, oracle, spread = [], [], []
     for scores, *resampled in simulated:
         found = selection_uncertainty(
@@ -281,7 +294,7 @@ def page(rows):
     found = {(r["setting"], r["metric"], r["resampling"]): r for r in rows}
 
     def cell(setting, name, scheme):
-        row = found.get((setting, name, scheme))
+        row = found.get((setting, name, SETTINGS[setting].scheme(scheme)))
         if row is None:
             return ""
         return (
@@ -290,8 +303,9 @@ def page(rows):
 
     def table(pairs):
         titles = [f"{s.n_samples} rows, {s.n_features} features" for s in SETTINGS.values()]
-        titles[-1] += ", uneven"
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 14 12 18 18 18 20", ""]
+        titles[-2] += ", one class of 15"
+        titles[-1] += ", classes of 4"
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 14 10 15 15 15 16 15", ""]
         for cells in [
             ["metric", "resampling", *titles],
             *([name, scheme, *(cell(s, name, scheme) for s in SETTINGS)] for name, scheme in pairs),
@@ -353,8 +367,14 @@ def main():
     arguments.work.mkdir(parents=True, exist_ok=True)
     if not arguments.report_only:
         Parallel(n_jobs=arguments.jobs)(plan(arguments.work, arguments, schemes))
-    pairs = [(setting, *pair) for setting in arguments.settings for pair in schemes]
-    rows = [row for pair in pairs if (row := measure(arguments.work, *pair)) is not None]
+    pairs = [
+        (setting, name, SETTINGS[setting].scheme(scheme))
+        for setting in arguments.settings
+        for name, scheme in schemes
+    ]
+    rows = [
+        row for pair in dict.fromkeys(pairs) if (row := measure(arguments.work, *pair)) is not None
+    ]
     show(rows)
     if arguments.table:
         with open(TABLE, "w", newline="", encoding="utf-8") as file:
