@@ -8,7 +8,7 @@ Run from the root of the repository, as often as it takes; what is done is not d
 
 A race gets the training images of one seed, and nothing else. What its winner is worth is the mean
 test accuracy after the fine-tunings of the *other* seeds, which are in the package. ``--merge``
-writes ``racing_on_tiny_benchmark.csv`` beside this script, and ``--report`` reads it.
+writes ``racing_on_tiny_benchmark.csv`` beside this script, ``--report`` and ``--page`` read it.
 
 Who starts is told by a decision set that was calibrated on the other two targets.
 
@@ -210,8 +210,22 @@ def read_table():
         ]
 
 
-def report(rows):
-    """Print what races have lost, beside their metric and one fine-tuning of all candidates."""
+def summary(rows):
+    """Say what races have lost, beside their metric and one fine-tuning of all candidates.
+
+    Parameters
+    ----------
+    rows : list of dict
+        The table.
+
+    Yields
+    ------
+    part : dict
+        ``start``, ``cells``, number of ``races``, mean regrets of the ``race``, of the ``metric``
+        alone and of fine-tuning ``all`` once, in points, ``p95`` of the race, how often the
+        ``best`` was found, how often the metric was ``overruled``, ``cost``, its ``most``, and
+        seconds as a share of those of fine-tuning everything (``cpu``).
+    """
     benchmark = load_tiny_benchmark()
     ceilings = {}
 
@@ -227,28 +241,68 @@ def report(rows):
             ceilings[cell] = benchmark.ceiling(cell[0], train_size=cell[1])
         return ceilings[cell]
 
-    print(f"{'start':14} {'cells':18} n  | regret of race, metric, all (95th percentile of race)")
     for start in dict.fromkeys(row["start"] for row in rows):
         those = [
             row for row in rows if row["start"] == start and ceiling(row).kendall >= LEAST_CEILING
         ]
         out = [row for row in those if row["target"] == KEPT_OUT[0] or row["train_size"] == 300]
-        chosen = [row for row in those if row not in out]
-        for label, part in (("all", those), ("rule chosen on", chosen), ("kept out", out)):
-            if not part:
-                continue
+        parts = {"all": those}
+        for target in dict.fromkeys(row["target"] for row in those):
+            parts[target] = [row for row in those if row["target"] == target]
+        parts["rule chosen on"] = [row for row in those if row not in out]
+        parts["rule kept out"] = out
+        for cells, part in parts.items():
             race = [regret(row, row["winner"]) for row in part]
-            metric = [regret(row, row["by_metric"]) for row in part]
-            whole = [100 * ceiling(row).regret_by_seed[row["seed"]] for row in part]
-            changed = [row for row in part if row["winner"] != row["by_metric"]]
-            cpu = sum(r["cpu_seconds"] for r in part) / sum(r["cpu_seconds_of_all"] for r in part)
-            print(
-                f"{start:14} {label:18} {len(part):2} | {np.mean(race):5.2f} "
-                f"{np.mean(metric):5.2f} {np.mean(whole):5.2f} ({np.percentile(race, 95):.2f}); "
-                f"best found {np.mean([r == 0 for r in race]):.2f}; overruled {len(changed)}; cost "
-                f"{np.mean([r['cost'] for r in part]):.3f} (at most "
-                f"{max(r['cost'] for r in part):.3f}), of CPU seconds {cpu:.3f}"
+            yield {
+                "start": start,
+                "cells": cells,
+                "races": len(part),
+                "race": np.mean(race),
+                "metric": np.mean([regret(row, row["by_metric"]) for row in part]),
+                "all": np.mean([100 * ceiling(row).regret_by_seed[row["seed"]] for row in part]),
+                "p95": np.percentile(race, 95),
+                "best": np.mean([r == 0 for r in race]),
+                "overruled": sum(row["winner"] != row["by_metric"] for row in part),
+                "cost": np.mean([row["cost"] for row in part]),
+                "most": max(row["cost"] for row in part),
+                "cpu": sum(row["cpu_seconds"] for row in part)
+                / sum(row["cpu_seconds_of_all"] for row in part),
+            }
+
+
+def report(rows):
+    """Print the summary."""
+    print(f"{'':32} n    race metric    all   p95  best found overruled  cost   most   of seconds")
+    for part in summary(rows):
+        print(
+            "{start:15} {cells:15} {races:2}   {race:5.2f} {metric:5.2f} {all:6.2f} {p95:6.2f} "
+            "   {best:.2f}       {overruled:2}      {cost:.3f}  {most:.3f}  {cpu:.3f}".format(
+                **part
             )
+        )
+
+
+def page(rows):
+    """Write the table of the documentation."""
+    titles = {
+        "start": "first by",
+        "cells": "cells",
+        "races": "races",
+        "race": "the race",
+        "metric": "metric alone",
+        "all": "one fine-tuning of all",
+        "overruled": "overruled",
+        "cost": "cost, %",
+    }
+    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 18 16 8 11 14 17 10 9", ""]
+    for part in [titles, *summary(rows)]:
+        cells = dict(part)
+        if part is not titles:
+            for name in ("race", "metric", "all"):
+                cells[name] = f"{part[name]:.2f}"
+            cells["cost"] = f"{100 * part['cost']:.1f}"
+        lines += [f"   {'* -' if name == 'start' else '  -'} {cells[name]}" for name in titles]
+    return "\n".join(lines)
 
 
 def main():
@@ -262,9 +316,10 @@ def main():
     parser.add_argument("--seed", action="append", type=int, help="repeatable")
     parser.add_argument("--merge", action="store_true", help="write the table")
     parser.add_argument("--report", action="store_true", help="print what the table says")
+    parser.add_argument("--page", action="store_true", help="print the table of the documentation")
     arguments = parser.parse_args()
-    if arguments.report:
-        report(read_table())
+    if arguments.report or arguments.page:
+        print(page(read_table())) if arguments.page else report(read_table())
         return
     if arguments.work is None:
         parser.error("--work is needed")
