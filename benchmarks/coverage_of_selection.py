@@ -64,9 +64,13 @@ FAMILIES = {
     "pool": ("ncti", "etran"),
     "consensus": ("logme + pactran",),
 }
-# These take their time, and are simulated in two settings only.
-EXPENSIVE = ("pactran", "nleep", "lp", "logme + pactran")
-FEW_SETTINGS = ("n > D", "n < D")
+# These take their time, and are simulated in some settings only.
+EXPENSIVE = {
+    "pactran": ("n > D", "n < D"),
+    "logme + pactran": ("n > D", "n < D"),
+    "nleep": ("n > D", "n < D"),
+    "lp": ("n < D",),
+}
 PARAMETERS = {"hscore": {"shrinkage": "ledoit_wolf"}}
 
 
@@ -335,7 +339,7 @@ def automatic(names=None):
 
 def settings_of(name):
     """Give the settings in which a metric is simulated."""
-    return FEW_SETTINGS if name in EXPENSIVE else tuple(SETTINGS)
+    return EXPENSIVE.get(name, tuple(SETTINGS))
 
 
 def main():
