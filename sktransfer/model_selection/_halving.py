@@ -363,9 +363,9 @@ default="multiply_adds"
         ValueError
             For parameters and data that no candidate could do with, before any work; if a metric is
             not defined for the target as `estimator` takes it; if rows of `cv` are repeated within
-            a part, or both trained on and judged by; if `out` holds
-            results of something else; if all candidates fail; if a candidate or `scoring` asks for
-            ``sample_weight``, which they can't be given.
+            a part, or both trained on and judged by; if `out` holds results of something else; if
+            all candidates fail; if a candidate or `scoring` asks for ``sample_weight``, which they
+            can't be given.
 
         Warns
         -----

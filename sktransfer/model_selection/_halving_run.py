@@ -133,13 +133,13 @@ class Race:
                 if self.task.parts:
                     least = _rounded_up(self.budget.least(before))
                     self.not_run += f", which takes a 'budget' of {least}"
-            if over:
-                passes = _rounded_up(self.budget.share_spent)
-                self.not_run += (
-                    f"; the passes for the metrics alone cost {passes}, more than a 'budget' of "
-                    f"{self.budget.share:g}"
-                )
             self.not_run += f". {self.names[first]!r} is the first by the metric alone."
+            if over:
+                self.not_run += (
+                    " The passes for the metrics alone cost "
+                    f"{_rounded_up(self.budget.share_spent)}, more than the 'budget' of "
+                    f"{self.budget.share:g}."
+                )
         for c in able:
             if c in start:
                 decision, reason = "kept", what
