@@ -6,7 +6,6 @@ so that a race that was killed goes on with the next unit.
 
 import io
 import time
-import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -23,6 +22,7 @@ from sktransfer.finetune._reference_units import _torch_threads
 from sktransfer.finetune._rounds import Checkpoint, train_round
 from sktransfer.finetune._search_trial import take
 from sktransfer.utils._announce import announce
+from sktransfer.utils._heard import heard_warnings
 
 __all__ = ["RaceTask", "RaceUnit", "fit_winner", "forget_state", "run_race_unit"]
 
@@ -206,8 +206,7 @@ def _run(unit, task, backbone, state, rounds):
     outputs = failure = None
     with in_turn(), _torch_threads(task.n_threads):
         start = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with heard_warnings() as heard:
             try:
                 X, y = take(task.X, train), task.y[train]
                 checkpoint = None if state is None else Checkpoint(**state)
@@ -235,7 +234,7 @@ def _run(unit, task, backbone, state, rounds):
                     raise
                 failure, outputs, state = f"{type(error).__name__}: {error}", None, None
         seconds = time.perf_counter() - start
-    said = [(warning.category.__name__, str(warning.message)) for warning in caught]
+    said = [(warning.category.__name__, warning.message) for warning in heard]
     result = UnitResult(
         outputs=outputs,
         seconds=seconds,
@@ -344,7 +343,12 @@ def _write_state(path, state):
     path.parent.mkdir(exist_ok=True)
     for left in path.parent.glob(f"{path.name}.*.tmp"):  # of a process that was killed
         left.unlink(missing_ok=True)
-    write_file(path, sha256(content).digest() + content)
+    write_file(path, _digest(path, content) + content)
+
+
+def _digest(path, content):
+    # With the name, which is that of the training: the state of another one is damage too.
+    return sha256(path.name.encode() + b"\0" + content).digest()
 
 
 def _read_state(path):
@@ -353,7 +357,7 @@ def _read_state(path):
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    if sha256(content[_DIGEST:]).digest() != content[:_DIGEST]:
+    if _digest(path, content[_DIGEST:]) != content[:_DIGEST]:
         announce(
             f"{path} is damaged (its digest is another); the training is done again.",
             DamagedResultWarning,

@@ -56,13 +56,16 @@ class Predictions:
         As :func:`~sktransfer.utils._measures.get_measures` gives them.
     name : str
         Class of the estimator that predicts, for messages.
+    what : str, default="the test data"
+        What the data are, for messages.
     """
 
-    def __init__(self, X, y, classes, measures, name):
+    def __init__(self, X, y, classes, measures, name, what="the test data"):
         self.X = X
         self.y = y
         self.classes = classes
         self.measures = measures
+        self._what = what
         self._kind = _named_kind(name, classes is not None)
 
     def evaluate(self, outputs, measure):
@@ -107,8 +110,7 @@ class Predictions:
                 self.evaluate(outputs, name)
             except Exception as error:
                 raise ValueError(
-                    f"The measure {name!r} in 'scoring' cannot be computed on the test data: "
-                    f"{error}"
+                    f"The measure {name!r} in 'scoring' cannot be computed on {self._what}: {error}"
                 ) from error
 
 

@@ -36,6 +36,8 @@ class UnitStore:
     ----------
     folder : str or path
         The folder; it is made if it is not there.
+    what : str, default="reference ranking"
+        What they are results of, for messages.
 
     Raises
     ------
@@ -43,7 +45,8 @@ class UnitStore:
         If there can't be such a folder, or no files in it.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, what="reference ranking"):
+        self._what = what
         if not os.fspath(folder):
             raise ValueError("'out' must be the name of a folder, or None. Got '' instead.")
         # Workers may have another working directory.
@@ -79,7 +82,7 @@ class UnitStore:
         with FileLock(lock):
             known = {}
             if path.exists():
-                before = _read_run(path)
+                before = _read_run(path, self._what)
                 known = before["subjects"]
                 check_protocol(self.folder, before["protocol"], protocol, known, subjects)
             merged = {**known, **{subject.name: subject.as_dict() for subject in subjects}}
@@ -97,7 +100,9 @@ class UnitStore:
         """
         path = self.folder / _RUN
         self._refuse_folders(path)
-        return _read_run(path)["protocol"].get("random_state") if path.exists() else None
+        if not path.exists():
+            return None
+        return _read_run(path, self._what)["protocol"].get("random_state")
 
     def check(self, units):
         """See that files of units can be where they belong.
@@ -191,7 +196,7 @@ class UnitStore:
                 f"cannot be read ({error.strerror or error})."
             ) from error
         try:
-            return _unpacked(content)
+            return _unpacked(content, unit)
         except Exception:  # damage makes NumPy and zipfile raise errors of a dozen kinds
             if tell:
                 announce(
@@ -242,6 +247,7 @@ def unit_name(unit):
 
 def _packed(unit, result):
     about = {
+        "unit": unit_name(unit),
         "subject": unit.subject.name,
         "identity": unit.subject.identity,
         "seed": unit.seed,
@@ -268,17 +274,21 @@ _FIELDS = (
 )
 
 
-def _unpacked(content):
+def _unpacked(content, unit):
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         outputs = arrays.get("outputs")
+    # Folders of earlier versions do not have the name.
+    found = about.get("unit", unit_name(unit)), about["identity"], about["seed"]
+    if found != (unit_name(unit), unit.subject.identity, unit.seed):
+        raise ValueError("it is the result of another unit")
     if (outputs is None) == (about["failure"] is None):
         raise ValueError("it has neither predictions nor a failure")
     about["warnings"] = tuple(map(tuple, about["warnings"]))
     return UnitResult(outputs=outputs, **{name: about.get(name) for name in _FIELDS})
 
 
-def _read_run(path):
+def _read_run(path, what):
     try:
         about = json.loads(path.read_bytes())
         if about["format"] != _FORMAT:
@@ -286,7 +296,7 @@ def _read_run(path):
         about["protocol"], about["subjects"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"'out' holds {str(path)!r}, which is no description of a reference ranking that this "
-            f"version can read ({error}): choose another folder."
+            f"'out' holds {str(path)!r}, which is no description of a {what} that this version can "
+            f"read ({error}): choose another folder."
         ) from error
     return about

@@ -132,6 +132,9 @@ class NamedCandidates(_BaseComposition):
                 f"Got {' '.join(repr(self.candidates).split()):.200} instead."
             )
         names, candidates = zip(*self.candidates, strict=True)
+        twice = [name for place, name in enumerate(names) if name in names[:place]]
+        if twice:
+            raise ValueError(f"The names in 'candidates' must be unique. Got {twice[0]!r} twice.")
         try:
             self._validate_names(names)
         except ValueError as error:

@@ -19,7 +19,14 @@ from ..utils._sklearn import (
     _fit_context,
 )
 from ._halving_best import RaceWinnerMixin
-from ._halving_inputs import COSTS, check_costs, check_template, choose_measure, refuse_sparse
+from ._halving_inputs import (
+    COSTS,
+    check_costs,
+    check_data,
+    check_template,
+    choose_measure,
+    metrics_for,
+)
 from ._halving_metadata import RacedCandidates
 from ._halving_prepare import prepare_race
 from ._halving_progress import RaceProgress
@@ -55,7 +62,8 @@ class HalvingTransferabilitySelector(
     metric : str, metric, list of these, or dict of str to these, default="auto"
         The metric that the race begins with. "auto" is what suits `target_measure`, "logme" without
         one. Of several metrics the order is that of their consensus, as with ``refit="consensus"``
-        of :class:`TransferabilitySelector`.
+        of :class:`TransferabilitySelector`. A metric with ``task="auto"`` reads the target as
+        `estimator` does; one without a definition for that is refused.
     estimator : FineTuneClassifier or FineTuneRegressor, default=None
         How candidates would be fine-tuned; its ``backbone`` and ``random_state`` are replaced. None
         is a :class:`~sktransfer.finetune.FineTuneClassifier`, or a
@@ -92,9 +100,9 @@ class HalvingTransferabilitySelector(
     cost : {"multiply_adds", "n_parameters", "equal"} or dict of str to float, \
 default="multiply_adds"
         What a row costs: multiplications and additions of a forward pass, parameters, the same for
-        all, or numbers of your own by candidate, such as seconds. Networks without convolutional or
-        linear layers are weighed by parameters. Of heads alone all cost the same, and passes for
-        features nothing, as every way of choosing needs them.
+        all, or numbers of your own, such as seconds, one for each candidate. Networks without
+        convolutional or linear layers are weighed by parameters. Of heads alone all cost the same,
+        and passes for features nothing, as every way of choosing needs them.
     refit : bool, default=True
         Whether the winner is fine-tuned with `estimator` on all rows in the end.
     out : str or path, default=None
@@ -149,7 +157,7 @@ default="multiply_adds"
         The ranks by the metrics, with which the race began.
     decision_set_ : DecisionSet or None
         The candidates that may be the best, with what that was calibrated on; None if `start` is a
-        share, or there is no calibration for the metric.
+        share, or there is no calibration for the metric, as for values.
     metric_trusted_ : bool
         False if all metrics that decide say of the first candidate that their score says nothing
         (``saturated_``), as some do of few rows. The best validated candidate wins then.
@@ -213,7 +221,12 @@ default="multiply_adds"
     for the first. Where the budget cuts between tied candidates, the first in the list start.
 
     A round costs about the same as any other, as fewer candidates get more epochs each. None gets
-    more epochs than `estimator` has.
+    more epochs than `estimator` has. What is spent never exceeds `budget`, except for the metrics
+    themselves, which are computed in any case.
+
+    Folds that ``cv=None`` or an integer deals depend on the order of the rows and on the sorted
+    order of the labels: permuted rows, or labels renamed so that they sort in another order, are
+    judged on other folds, with somewhat different validation scores.
 
     With `refit` this is a classifier or a regressor for scikit-learn, as `estimator` is. With
     ``estimator=None`` the target decides; before fit it counts as a classifier, for which
@@ -348,9 +361,11 @@ default="multiply_adds"
         TypeError
             If `estimator` is none that fine-tunes; if data are sparse.
         ValueError
-            For parameters and data that no candidate could do with, before any work; if `out` holds
-            results of something else; if all candidates fail; if a candidate or `scoring` asks for
-            ``sample_weight``, which they can't be given.
+            For parameters and data that no candidate could do with, before any work; if a metric is
+            not defined for the target as `estimator` takes it; if rows of `cv` are repeated within
+            a part, or both trained on and judged by; if `out` holds results of something else; if
+            all candidates fail; if a candidate or `scoring` asks for ``sample_weight``, which they
+            can't be given.
 
         Warns
         -----
@@ -358,16 +373,19 @@ default="multiply_adds"
             For candidates that have failed; the others are not affected.
         RaceNotRunWarning
             If the budget is too small for two candidates to be trained, or no row can be spared to
-            judge them by, so that the metric alone decides.
+            judge them by, so that the metric alone decides; if the metrics alone cost more than the
+            budget.
         """
         candidates = self._validate_candidates()
-        refuse_sparse(X=X, X_val=X_val)
+        check_data(X, X_val, y_val)
         y = check_target(X, y, type(self).__name__)
         require_classes(self.target_measure, y)
         template = check_template(self.estimator, y, candidates)
+        metrics = metrics_for(template, self._given_metrics())
         measure = choose_measure(self.scoring, self.target_measure, template)
         metadata = self._routed(fit_params, candidates, measure[1])
-        check_costs(self.cost, [name for name, _ in candidates])
+        known = [name for name, _ in self.candidates]
+        check_costs(self.cost, [name for name, _ in candidates], known)
         if self.memory is not None:
             open_memory(self.memory)
         progress = RaceProgress(self, X, y)
@@ -375,6 +393,7 @@ default="multiply_adds"
             self,
             candidates,
             template,
+            metrics,
             measure,
             metadata,
             progress,

@@ -38,6 +38,8 @@ class Budget:
 
     Attributes
     ----------
+    share : float
+        As given.
     whole : float
         Cost of fine-tuning every candidate once.
     spent : float
@@ -58,6 +60,7 @@ class Budget:
         self.weights = weights
         self.n_epochs = n_epochs
         self.whole = sum(weights.values()) * n_samples * n_epochs
+        self.share = share
         self.allowed = share * self.whole
         self._forward = _FORWARD if passes_count else 0.0
         self._n_scored = n_samples if n_scored is None else n_scored
@@ -70,7 +73,9 @@ class Budget:
     @property
     def share_spent(self):
         """What was spent, as a share of fine-tuning every candidate once."""
-        return self.spent / self.whole
+        spent = self.spent / self.whole
+        # Rounding is no overspending, see `epochs`.
+        return self.share if self.share < spent <= self.share * (1 + 1e-9) else spent
 
     def cost_of_metrics(self, candidate):
         """Give the cost of the features that the metrics are computed from.

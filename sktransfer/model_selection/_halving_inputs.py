@@ -5,17 +5,22 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import clone, is_regressor
 from sklearn.model_selection import check_cv
 
+from ..backbones._datasets import is_dataset
 from ..utils._measures import default_scoring, get_measures
 from ..utils._target import encode_target
 from ._halving_metadata import rows_of_weight
+from ._metric_collection import validated_metrics
+from ._validation import _split
 
 __all__ = [
     "check_costs",
+    "check_data",
     "check_template",
     "choose_measure",
-    "refuse_sparse",
+    "metrics_for",
     "validation_parts",
 ]
 
@@ -114,28 +119,71 @@ def choose_measure(scoring, target_measure, template):
     return measure
 
 
-def refuse_sparse(**data):
-    """Refuse data that candidates may take, and fine-tuning does not.
+def metrics_for(template, metric):
+    """Let metrics read the target as the template does: whole numbers may be values.
 
     Parameters
     ----------
-    **data : array-like or None
-        By name.
+    template : FineTuneClassifier or FineTuneRegressor
+        What trains.
+    metric : str, metric, list, tuple or dict of these
+        The metrics. What one says of its task is left as it is.
+
+    Returns
+    -------
+    metrics : dict of str to metric
+        By name; clones where the task was to be found.
+
+    Raises
+    ------
+    ValueError
+        If a metric has no definition for the task, or is none.
+    """
+    task = "regression" if is_regressor(template) else "classification"
+    metrics = validated_metrics(metric)
+    for name, metric in metrics.items():
+        tasks = getattr(metric, "tasks", (task,))
+        if task not in tasks:
+            raise ValueError(
+                f"{type(metric).__name__} in 'metric' is defined for {' and '.join(tasks)} "
+                f"targets; got a {task} target y, as {type(template).__name__} takes it."
+            )
+        if metric.get_params(deep=False).get("task") == "auto":
+            metrics[name] = clone(metric).set_params(task=task)
+    return metrics
+
+
+def check_data(X, X_val, y_val):
+    """Refuse data that are missing, or that candidates may take and fine-tuning does not.
+
+    Parameters
+    ----------
+    X, X_val, y_val : array-like or None
+        As passed to fit.
 
     Raises
     ------
     TypeError
         If they are sparse.
+    ValueError
+        If there are no data, or there is no target of those to judge by.
     """
-    for name, X in data.items():
-        if issparse(X):
+    if X is None:
+        raise ValueError("'X' is needed. Got None.")
+    if X_val is not None and y_val is None and not is_dataset(X_val):
+        raise ValueError(
+            "'X_val' is given and 'y_val' of HalvingTransferabilitySelector.fit is not; they "
+            "belong together."
+        )
+    for name, data in (("X", X), ("X_val", X_val)):
+        if issparse(data):
             raise TypeError(
                 f"{name!r} must be dense, as fine-tuning takes no sparse data. Got a sparse "
-                f"{type(X).__name__} of shape {X.shape} instead; {name}.toarray() is dense."
+                f"{type(data).__name__} of shape {data.shape} instead; {name}.toarray() is dense."
             )
 
 
-def check_costs(cost, names):
+def check_costs(cost, names, known):
     """Check what a pass of one row through each candidate costs, where that is given.
 
     Parameters
@@ -143,15 +191,23 @@ def check_costs(cost, names):
     cost : str or mapping
         The parameter.
     names : list of str
-        The candidates.
+        The candidates that take part.
+    known : list of str
+        All candidates, with those that are dropped.
 
     Raises
     ------
     ValueError
-        If a candidate has no cost, or one that is not positive.
+        If a candidate has no cost, or one that is not positive; if there is one of no candidate.
     """
     if not isinstance(cost, Mapping):
         return
+    unknown = [name for name in cost if name not in known]
+    if unknown:
+        raise ValueError(
+            "'cost' must have numbers for the candidates alone, "
+            f"{', '.join(map(repr, known))}. Got one for {unknown[0]!r}."
+        )
     for name in names:
         value = cost.get(name)
         if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < np.inf:
@@ -189,7 +245,8 @@ def validation_parts(cv, y, codes, seed, kept=None, split_params=None):
     Raises
     ------
     ValueError
-        If ``cv`` gives no parts, or rows that are not there.
+        If ``cv`` gives no parts or more than there are rows, rows that are not there, are there
+        twice, or are both trained on and judged by; if a splitter can't split.
     """
     n_samples = len(y)
     kept = np.ones(n_samples, dtype=bool) if kept is None else kept
@@ -197,37 +254,65 @@ def validation_parts(cv, y, codes, seed, kept=None, split_params=None):
     if cv is None:
         return _dealt(codes, n_kept, _N_FOLDS, seed, _ENOUGH_ROWS)
     if isinstance(cv, Integral):
+        if not 2 <= cv <= n_kept:
+            raise ValueError(
+                f"'cv' must be a number of folds from 2 to the number of rows, {n_kept}. Got {cv}."
+            )
         return _dealt(codes, n_kept, int(cv), seed, n_kept)
     if hasattr(cv, "split"):
         splitter = check_cv(cv, y, classifier=codes is not None)
-        given = _split(splitter, y, split_params or {})
+        given = _split(splitter, np.zeros((n_samples, 1)), y, split_params or {})
     else:
-        given = list(cv)
-    parts = []
-    for number, split in enumerate(given):
-        part = tuple(
-            np.flatnonzero(r) if np.asarray(r).dtype == bool else np.asarray(r) for r in split
-        )
-        if len(part) != 2 or not all(
-            r.ndim == 1 and r.size and r.dtype.kind in "iu" and 0 <= r.min() <= r.max() < n_samples
-            for r in part
-        ):
-            raise ValueError(
-                f"Split {number} of 'cv' must be rows to train on and rows to judge by, from 0 to "
-                f"{n_samples - 1}, some of each. Got {split!r} instead."
-            )
-        parts.append(part)
+        given = cv
+    parts = [_part(split, f"Split {i} of 'cv'", n_samples) for i, split in enumerate(given)]
     if not parts:
         raise ValueError("'cv' must have at least one split. Got none.")
     return rows_of_weight(parts, kept)
 
 
-def _split(splitter, y, split_params):
-    """Let a splitter split, and say of what it refuses that 'cv' is to blame."""
+def _part(split, name, n_samples):
+    """Give the rows to train on and to judge by, each once and in one of both."""
+    if not isinstance(split, list | tuple | np.ndarray) or len(split) != 2:
+        raise ValueError(
+            f"{name} must be a pair of rows to train on and rows to judge by. Got an object of "
+            f"type {type(split).__name__} instead."
+        )
+    train = _rows(split[0], name, "train on", n_samples)
+    judge = _rows(split[1], name, "judge by", n_samples)
+    n_both = len(np.intersect1d(train, judge))
+    if n_both:
+        raise ValueError(
+            f"{name} must judge by rows that it does not train on. Got {n_both} rows in both."
+        )
+    return train, judge
+
+
+def _rows(given, name, what, n_samples):
     try:
-        return list(splitter.split(np.zeros((len(y), 1)), y, **split_params))
-    except ValueError as error:
-        raise ValueError(f"'cv' cannot split these {len(y)} samples: {error}") from error
+        rows = np.asarray(given)
+    except ValueError:  # lists of several lengths
+        rows = np.array(given, dtype=object)
+    if rows.shape == (n_samples,) and rows.dtype == bool:
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must have numbers of rows to {what}, or say of each of {n_samples} rows "
+            f"whether it is one. Got {rows.dtype} of shape {rows.shape}."
+        )
+    if not rows.size:
+        raise ValueError(f"{name} must have rows to {what}. Got none.")
+    outside = rows[(rows < 0) | (rows >= n_samples)]
+    if outside.size:
+        raise ValueError(
+            f"{name} must have rows from 0 to {n_samples - 1} to {what}. Got row {outside[0]}."
+        )
+    found, counts = np.unique(rows, return_counts=True)
+    if counts.max() > 1:
+        raise ValueError(
+            f"{name} must have each row to {what} once. "
+            f"Got row {found[counts.argmax()]} {counts.max()} times."
+        )
+    return rows
 
 
 def _dealt(codes, n_samples, n_folds, seed, enough):

@@ -1,19 +1,19 @@
 """From parameters and data to a race that is ready to be run: metrics, costs, folder and seed."""
 
 import os
-import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
+from sklearn.base import is_regressor
 
 from ..backbones._store_hashing import array_digest
 from ..metrics._statistics import drawn_seed
+from ..utils._heard import heard_warnings
 from ._halving_budget import Budget
 from ._halving_inputs import validation_parts
 from ._halving_rule import metric_order
 from ._halving_run import Race
-from ._metric_collection import named_metrics
 from ._selector import TransferabilitySelector
 
 __all__ = ["Prepared", "prepare_race"]
@@ -53,7 +53,9 @@ class Prepared:
     decision_set: object
 
 
-def prepare_race(caller, candidates, template, measure, metadata, progress, *, X, y, X_val, y_val):
+def prepare_race(
+    caller, candidates, template, metrics, measure, metadata, progress, *, X, y, X_val, y_val
+):
     """Check all that can be checked, rank the candidates, and prepare the race.
 
     Parameters
@@ -64,6 +66,8 @@ def prepare_race(caller, candidates, template, measure, metadata, progress, *, X
         The candidates.
     template : FineTuneClassifier or FineTuneRegressor
         What trains.
+    metrics : dict of str to metric
+        What ranks the candidates.
     measure : (str, callable)
         Name and scorer.
     metadata : RaceMetadata
@@ -95,7 +99,9 @@ def prepare_race(caller, candidates, template, measure, metadata, progress, *, X
             "Candidates are judged either by 'X_val' and 'y_val', or on the splits of 'cv'; both "
             "are given."
         )
-    store = None if caller.out is None else UnitStore(caller.out)
+    if X_val is not None and not len(data.y_val):
+        raise ValueError("'X_val' and 'y_val' must have one row at least. Got none.")
+    store = None if caller.out is None else UnitStore(caller.out, "race")
     seed = caller.random_state
     if seed is None and store is not None:
         seed = store.random_state()
@@ -126,10 +132,10 @@ def prepare_race(caller, candidates, template, measure, metadata, progress, *, X
     if store is not None:
         subjects, failures = _claim(store, candidates, task, data, seed)
 
-    several = len(named_metrics(caller._given_metrics(), "metric")) > 1
+    several = len(metrics) > 1
     selector = TransferabilitySelector(
         candidates,
-        metric=caller.metric,
+        metric=metrics,
         target_measure=caller.target_measure,
         refit="consensus" if several else None,
         baselines=None,
@@ -178,7 +184,8 @@ def prepare_race(caller, candidates, template, measure, metadata, progress, *, X
         say=_printed if caller.verbose else lambda row: None,
         progress=progress,
     )
-    inside = selector.decision_set_
+    # Of values there is no calibration, whatever the metric takes them for.
+    inside = None if is_regressor(template) else selector.decision_set_
     if hasattr(caller.start, "decision_set"):
         inside = caller.start.decision_set(selector.scores_, n_samples=len(data.y))
     prepared = Prepared(
@@ -214,14 +221,15 @@ class _Measured:
 
         places = np.zeros((len(rows), 1))
         measures = {self._name: self._scorer}
-        return Predictions(places, self._y[rows], self._classes, measures, self._kind)
+        return Predictions(
+            places, self._y[rows], self._classes, measures, self._kind, "the rows to judge by"
+        )
 
     def check(self, y_train):
         self._on(np.arange(len(self._y))).check(y_train)
 
     def __call__(self, outputs, rows):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a resample may lack what a measure needs
+        with heard_warnings():  # a resample may lack what a measure needs
             try:
                 return self._on(rows).evaluate(outputs[rows], self._name)
             except ValueError:

@@ -74,7 +74,8 @@ class Race:
     failures, warnings : dict of int to list of str
         By candidate.
     not_run : str or None
-        Why nobody was trained, although there is somebody to be compared with.
+        Why nobody was trained, although there is somebody to be compared with, or why more is spent
+        than the budget.
     """
 
     names: list
@@ -120,15 +121,25 @@ class Race:
         first = min(able, key=lambda c: (self.ranks[c], c))
         before, start = start, start[:n_start]
         why = "the budget is too small for a round of two"
+        over = self.budget.share_spent > self.budget.share
         if len(able) == 1:
             why = "is alone"
         elif not self.task.parts:
             why = "no row can be spared to judge by"
-        if not start and len(able) > 1:
-            self.not_run = f"No candidate was trained: {why}"
-            if self.task.parts:
-                self.not_run += f", which takes a 'budget' of {self._least(before)}"
+        if not start and (over or len(able) > 1):
+            self.not_run = f"No candidate was trained: {self.names[first]!r} {why}"
+            if len(able) > 1:
+                self.not_run = f"No candidate was trained: {why}"
+                if self.task.parts:
+                    least = _rounded_up(self.budget.least(before))
+                    self.not_run += f", which takes a 'budget' of {least}"
             self.not_run += f". {self.names[first]!r} is the first by the metric alone."
+            if over:
+                self.not_run += (
+                    " The passes for the metrics alone cost "
+                    f"{_rounded_up(self.budget.share_spent)}, more than the 'budget' of "
+                    f"{self.budget.share:g}."
+                )
         for c in able:
             if c in start:
                 decision, reason = "kept", what
@@ -144,11 +155,6 @@ class Race:
             self.exits[first] = 0
             return first
         return self._rounds(start, n_rounds)
-
-    def _least(self, candidates):
-        # Rounded up: what is said has to be enough.
-        digits = 10.0 ** (1 - math.floor(math.log10(self.budget.least(candidates))))
-        return f"{math.ceil(self.budget.least(candidates) * digits) / digits:g}"
 
     def _rounds(self, racing, n_rounds):
         rounds, states, number = (), {}, 0
@@ -341,3 +347,9 @@ class Race:
         if decision != "kept":
             self.exits[c] = number
         self.say(row)
+
+
+def _rounded_up(share):
+    """Write a share with two digits: what is said to be needed has to be enough."""
+    digits = 10.0 ** (1 - math.floor(math.log10(share)))
+    return f"{math.ceil(share * digits) / digits:g}"

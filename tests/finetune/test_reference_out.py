@@ -382,6 +382,24 @@ def test_a_damaged_unit_is_done_again(tmp_path, spoil):
     assert values(ranked(tmp_path, n_seeds=1)) == values(first)
 
 
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_result_of_another_unit_is_damage(tmp_path, is_old):
+    first = ranked(tmp_path, n_seeds=1)
+    one, other = sorted((tmp_path / "units").iterdir())[:2]
+    with np.load(other) as arrays:
+        about, outputs = json.loads(arrays["about"].tobytes()), arrays["outputs"]
+    assert about["unit"] == other.stem
+    if is_old:  # a folder of a version that did not write down the name
+        del about["unit"]
+    about = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+    for path in (one, other):
+        np.savez(path, about=about, outputs=outputs)
+    with pytest.warns(DamagedResultWarning, match="is damaged") as caught:
+        again = ranked(tmp_path, n_seeds=1)
+    assert [one.name in str(w.message) for w in caught] == [True]
+    assert values(again) == values(first)
+
+
 def test_what_a_killed_process_left_is_cleared_away(tmp_path):
     ranked(tmp_path, n_seeds=1)
     unit = sorted((tmp_path / "units").iterdir())[0]

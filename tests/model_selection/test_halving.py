@@ -25,7 +25,7 @@ from sktransfer.exceptions import (
 from sktransfer.finetune import FineTuneClassifier, FineTuneRegressor
 from sktransfer.finetune._race_units import _read_state, _write_state
 from sktransfer.finetune._rounds import Checkpoint, multiply_adds, train_round
-from sktransfer.metrics import KNN
+from sktransfer.metrics import KNN, LogME
 from sktransfer.model_selection import HalvingTransferabilitySelector, TransferabilitySelector
 
 pytestmark = pytest.mark.filterwarnings(
@@ -345,7 +345,7 @@ def test_heads_on_any_transformer():
     [
         ("equal", {"sees": 1.0, "wide": 1.0}),
         ("n_parameters", {"sees": 67.0, "wide": 219.0}),
-        ({"sees": 2.5, "wide": 9, "more": 1}, {"sees": 2.5, "wide": 9.0}),
+        ({"sees": 2.5, "wide": 9}, {"sees": 2.5, "wide": 9.0}),
     ],
 )
 def test_cost_weights(cost, expected):
@@ -413,6 +413,8 @@ def test_the_metric_decides_among_the_others_if_all_who_started_fail():
         ({"confidence": 0.2}, ValueError, "'confidence'"),
         ({"cost": "seconds"}, ValueError, "'cost'"),
         ({"cost": {"blind": 1.0}}, ValueError, "positive number for each candidate.*'half'"),
+        ({"cost": {n: 1 for n, _ in pool()} | {"zzz": 1}}, ValueError, "'cost' .* for 'zzz'"),
+        ({"estimator": FineTuneRegressor(None)}, ValueError, "HScore in 'metric' is defined for c"),
         ({"estimator": PCA()}, TypeError, "'estimator' must be a FineTuneClassifier"),
         (
             {"estimator": FineTuneClassifier(None, from_scratch=True)},
@@ -421,10 +423,11 @@ def test_the_metric_decides_among_the_others_if_all_who_started_fail():
         ),
         ({"estimator": FineTuneClassifier(None, lr=-1)}, ValueError, "'lr' parameter"),
         ({"candidates": [*pool(), ("pca", PCA())]}, ValueError, "'pca' must be a torch backbone"),
-        ({"candidates": [("a", backbone()), ("a", backbone())]}, ValueError, "unique"),
+        ({"candidates": [("a", backbone())] * 2}, ValueError, "be unique. Got 'a' twice"),
         ({"scoring": "accuracies"}, ValueError, "'accuracies'"),
-        ({"scoring": "r2"}, ValueError, "'r2' in 'scoring' cannot be computed"),
-        ({"cv": [([0], [99])]}, ValueError, "Split 0 of 'cv'"),
+        ({"scoring": "r2"}, ValueError, "'r2' in 'scoring' cannot be computed on the rows to ju"),
+        ({"cv": [([0], [99])]}, ValueError, "Split 0 of 'cv' must have rows from 0 to 59 to judge"),
+        ({"cv": 61}, ValueError, "'cv' must be a number of folds from 2 to the number of rows, 60"),
         ({"out": ""}, ValueError, "'out' must be the name of a folder"),
     ],
 )
@@ -442,6 +445,43 @@ def test_one_class_and_two_ways_to_judge():
         race(cv=3).fit(X, Y, X_val=X_NEW, y_val=Y_NEW)
     with pytest.raises(ValueError, match="'X_val' is not"):
         race().fit(X, Y, y_val=Y_NEW)
+    with pytest.raises(ValueError, match="'y_val' of HalvingTransferabilitySelector.fit is not"):
+        race().fit(X, Y, X_val=X_NEW)
+    with pytest.raises(ValueError, match="X_val: Found array with 0 sample"):
+        race().fit(X, Y, X_val=X_NEW[:0], y_val=Y_NEW[:0])
+    heads = race([("raw", "passthrough")], estimator=FineTuneClassifier(None, train="head"))
+    with pytest.raises(ValueError, match="'X_val' and 'y_val' must have one row at least. Got no"):
+        heads.fit(X, Y, X_val=X_NEW[:0], y_val=Y_NEW[:0])
+    with pytest.raises(ValueError, match="'X' is needed. Got None."):
+        race().fit(None, Y)
+
+
+def test_whole_numbers_are_values_for_a_regressor():
+    y = np.round(3 * X[:, 0]).astype(int)
+    metric = LogME()
+    settings = {"estimator": FineTuneRegressor(None, max_epochs=9), "start": "decision_set"}
+    found = race(pool()[:2], metric=metric, budget=0.01, **settings).fit(X, y)
+    expected = TransferabilitySelector(pool()[:2], LogME(task="regression"), baselines=None)
+    expected = expected.fit(X, y).scores_
+    assert found.metric_scores_["logme"] == expected
+    assert found.decision_set_ is None
+    assert metric.task == "auto" and not hasattr(metric, "score_")
+    # A metric that is told otherwise still has no decision set, which is one of classifiers.
+    labels = race(pool()[:2], metric=LogME(task="classification"), budget=0.01, **settings)
+    labels.fit(X, y)
+    assert labels.decision_set_ is None and labels.metric_scores_["logme"] != expected
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_passes_that_cost_more_than_the_budget_are_told(n):
+    with pytest.warns(RaceNotRunWarning) as caught:
+        found = race(pool()[:n], budget=0.01).fit(X, Y)
+    said = [str(w.message) for w in caught if w.category is RaceNotRunWarning]
+    # One pass at a third of the cost of nine epochs.
+    assert found.cost_ == pytest.approx(1 / 27)
+    assert len(said) == 1 and said[0].endswith(
+        " The passes for the metrics alone cost 0.038, more than the 'budget' of 0.01."
+    )
 
 
 # -- the folder ------------------------------------------------------------------------------------
@@ -500,11 +540,36 @@ def test_a_folder_of_other_data_or_weights_is_refused(tmp_path):
         race([("half", backbone((0, 3), seed=5))], out=tmp_path, budget=0.01).fit(X, Y)
 
 
+def test_results_of_other_units_are_damage(tmp_path):
+    estimator = FineTuneClassifier(None, max_epochs=3, lr=2e-2, batch_size=32)
+    parameters = {"out": tmp_path, "cv": 2, "budget": 2.0, "estimator": estimator}
+    found = race(pool()[1:3], **parameters).fit(X, Y)
+    units = sorted((tmp_path / "units").iterdir())
+    contents = [path.read_bytes() for path in units]
+    units[0].write_bytes(contents[1])
+    with pytest.warns(DamagedResultWarning, match="is damaged: it is not what was written") as told:
+        again = race(pool()[1:3], **parameters).fit(X, Y)
+    assert [str(w.message) for w in told if str(units[0]) in str(w.message)]
+    assert again.scores_ == found.scores_ and again.best_name_ == found.best_name_
+    with np.load(units[0]) as mended, np.load(units[1]) as other:
+        assert not np.array_equal(mended["outputs"], other["outputs"])
+
+
+def test_a_broken_folder_is_one_of_a_race(tmp_path):
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(ValueError, match="run.json', which is no description of a race that this"):
+        race(out=tmp_path).fit(X, Y)
+
+
 def test_a_damaged_state_is_not_used(tmp_path):
     path = tmp_path / "state.pt"
     assert _read_state(path) is None
     _write_state(path, {"weights": {"a": torch.arange(3.0)}, "n_epochs": 2})
     assert _read_state(path)["weights"]["a"].tolist() == [0, 1, 2]
+    other = tmp_path / "other.pt"  # the state of another training
+    other.write_bytes(path.read_bytes())
+    with pytest.warns(DamagedResultWarning, match=r"other\.pt is damaged"):
+        assert _read_state(other) is None
     content = bytearray(path.read_bytes())
     content[50] ^= 1
     path.write_bytes(bytes(content))

@@ -292,7 +292,8 @@ def test_data_and_candidates_stay_as_they_are():
 def test_the_target_measure_chooses_metric_and_validation(measure, by, judged_by):
     data = X[:24], Y[:24]
     found = race(metric="auto", target_measure=measure, refit=False).fit(*data)
-    assert repr(found.selector_.metric_) == by
+    assert found.selector_.metric_.task == "classification"
+    assert repr(clone(found.selector_.metric_).set_params(task="auto")) == by
     other = race(metric=found.selector_.metric_, scoring=judged_by, refit=False).fit(*data)
     assert found.scores_ == pytest.approx(other.scores_)
 

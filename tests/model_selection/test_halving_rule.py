@@ -1,13 +1,34 @@
 """The rule and the budget of a race, which are arithmetic and train nothing."""
 
 import math
+import re
+import threading
+import warnings
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import BaseEstimator
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    LeaveOneGroupOut,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 
+pytest.importorskip("torch")
+
+from sktransfer.finetune import FineTuneClassifier, FineTuneRegressor
+from sktransfer.metrics import KNN, HScore, LinearProbe, LogME
 from sktransfer.model_selection._halving_budget import Budget, next_number, rounds_until_two
-from sktransfer.model_selection._halving_inputs import validation_parts
+from sktransfer.model_selection._halving_inputs import (
+    check_costs,
+    metrics_for,
+    validation_parts,
+)
+from sktransfer.model_selection._halving_prepare import _Measured
 from sktransfer.model_selection._halving_rule import (
     Comparison,
     compare,
@@ -15,6 +36,15 @@ from sktransfer.model_selection._halving_rule import (
     metric_order,
     starters,
 )
+
+
+class Foreign(BaseEstimator):
+    """A metric that tells nothing of tasks."""
+
+    needs = "features"
+
+    def fit(self, X, y):
+        return self
 
 
 def shares_right(outputs, rows):
@@ -197,8 +227,29 @@ def test_whoever_may_start_can_be_paid_for(share):
         budget.spent += sum(budget.cost(c, n_epochs) for c in racing)
         done += n_epochs
         racing = racing[: next_number(len(racing), 2)]
-    assert budget.share_spent <= max(share, 1 / 120)
+    assert budget.share_spent <= share
     assert done <= 40
+
+
+def test_rounding_is_no_overspending():
+    n_beyond = 0
+    for n_epochs in range(1, 40):
+        for weight in (0.1, 0.7, 1 / 3):
+            # Paid for to the last digit: by hand, and then by sums in another order.
+            share = (100 / 3 + n_epochs * 75 + 25 / 3) / 4000
+            budget = Budget(share, {0: weight, 1: weight * 3}, 100, 40, [(75, 25)], 16, True)
+            assert budget.epochs([0, 1], 1, 0) == n_epochs
+            for c in (0, 1):
+                budget.spent += budget.cost(c, n_epochs)
+            n_beyond += budget.spent / budget.whole > share
+            assert budget.share_spent <= share
+    assert n_beyond  # so that there is something to be rounded
+
+
+def test_passes_for_the_metrics_may_exceed_the_budget():
+    budget = Budget(0.005, {0: 1.0, 1: 2.0}, 100, 40, [(75, 25)], 16, True)
+    assert budget.affordable([0, 1], 2) == (0, 0)
+    assert budget.share_spent == pytest.approx(1 / 120)
 
 
 def test_heads_alone_pay_for_no_passes():
@@ -244,10 +295,107 @@ def test_a_class_of_one_row_is_trained_on_and_never_judged_by():
     assert len(validation_parts(None, np.arange(9.0), None, 0)) == 4  # values
 
 
+MASK = np.arange(40) < 20
+
+
 @pytest.mark.parametrize(
     ("cv", "message"),
-    [([([0, 1], [9])], "Split 0 of 'cv'"), ([([0], [])], "Split 0"), ([], "at least one split")],
+    [
+        ([], "'cv' must have at least one split. Got none."),
+        ([(MASK, ~MASK), ([0], [])], "Split 1 of 'cv' must have rows to judge by. Got none."),
+        ([(range(30), range(20, 40))], "that it does not train on. Got 10 rows in both."),
+        ([(MASK, MASK)], "Split 0 of 'cv' must judge by rows that it does not train on. Got 20 "),
+        ([([0, 1], [7, 9, 7])], "Split 0 of 'cv' must have each row to judge by once. Got row 7 2"),
+        ([([1, 1, 1], [7])], "Split 0 of 'cv' must have each row to train on once. Got row 1 3 t"),
+        (
+            [(range(39), [40])],
+            "Split 0 of 'cv' must have rows from 0 to 39 to judge by. Got row 4",
+        ),
+        ([([-1], [3])], "Split 0 of 'cv' must have rows from 0 to 39 to train on. Got row -1."),
+        ([(MASK, ~MASK[1:])], "of each of 40 rows whether it is one. Got bool of shape (39,)."),
+        ([([0.0], [1])], "Split 0 of 'cv' must have numbers of rows to train on, or say of each"),
+        ([([[0, 1], [2]], [3])], "Split 0 of 'cv' must have numbers of rows to train on"),
+        ([0, 1], "Split 0 of 'cv' must be a pair of rows to train on and rows to judge by. Got an"),
+        ([MASK], "must be a pair of rows to train on and rows to judge by."),
+        (1, "'cv' must be a number of folds from 2 to the number of rows, 40. Got 1."),
+        (41, "'cv' must be a number of folds from 2 to the number of rows, 40. Got 41."),
+        (GroupKFold(2), "'cv' cannot split these 40 samples: The 'groups' parameter should"),
+        (LeaveOneGroupOut(), "'cv' cannot split these 40 samples: The 'groups' parameter should"),
+        (StratifiedGroupKFold(2), "'cv' cannot split these 40 samples: "),
+        (StratifiedKFold(30), "'cv' cannot split these 40 samples: n_splits=30"),
+    ],
 )
 def test_wrong_splits(cv, message):
+    codes = np.arange(40) % 2
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        validation_parts(cv, codes, codes, 0)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("cv", [GroupKFold(3), LeaveOneGroupOut(), GroupShuffleSplit(2)], ids=repr)
+def test_groups_are_not_torn(cv):
+    codes, groups = np.arange(40) % 2, np.arange(40) // 8
+    for train, held in validation_parts(cv, codes, codes, 0, split_params={"groups": groups}):
+        assert not set(groups[train]) & set(groups[held])
+
+
+def test_as_many_folds_as_rows():
+    parts = validation_parts(6, np.arange(6.0), None, 0)
+    assert sorted(held.tolist() for _, held in parts) == [[i] for i in range(6)]
+
+
+# -- costs -----------------------------------------------------------------------------------------
+
+
+def test_costs_of_dropped_candidates_are_no_mistake():
+    check_costs({"a": 1, "b": 2.5}, ["a"], ["a", "b"])
+    for name in ("zzz", 0):
+        with pytest.raises(ValueError, match=f"'cost' must have numbers for the .* for {name!r}"):
+            check_costs({"a": 1, name: 1}, ["a"], ["a", "b"])
+
+
+# -- how metrics read the target -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [FineTuneClassifier, FineTuneRegressor])
+def test_metrics_read_the_target_as_the_template_does(kind):
+    task = "regression" if kind is FineTuneRegressor else "classification"
+    given = {"a": LogME(), "b": KNN(3), "c": LinearProbe(task="classification"), "d": Foreign()}
+    before = {name: metric.get_params() for name, metric in given.items()}
+    found = metrics_for(kind(None), given)
+    tasks = [getattr(metric, "task", None) for metric in found.values()]
+    assert tasks == [task, task, "classification", None]
+    assert found["b"].n_neighbors == 3
+    assert found["d"] is given["d"]
+    assert before == {name: metric.get_params() for name, metric in given.items()}
+
+
+@pytest.mark.parametrize("metric", ["hscore", ["logme", "hscore"], {"own": HScore()}])
+def test_metrics_of_classes_are_refused_for_values(metric):
+    message = "^HScore in 'metric' is defined for classification targets; got a regression target"
     with pytest.raises(ValueError, match=message):
-        validation_parts(cv, np.arange(4) % 2, np.arange(4) % 2, 0)
+        metrics_for(FineTuneRegressor(None), metric)
+    assert metrics_for(FineTuneClassifier(None), metric)
+
+
+# -- the measure on resamples ----------------------------------------------------------------------
+
+
+def test_resamples_leave_the_warnings_of_a_process_alone():
+    y = np.array(["a", "b", "c"])[np.arange(30) % 3]
+    measured = _Measured(("f", get_scorer("precision_macro")), y, np.unique(y), "Any")
+    outputs = np.tile([0.8, 0.1, 0.1], (30, 1))  # so that two precisions are undefined
+    filters, shown = list(warnings.filters), warnings.showwarning
+    values, begin = [], threading.Barrier(4)
+
+    def resample():
+        begin.wait()
+        values.extend(measured(outputs, np.arange(30)) for _ in range(20))
+
+    threads = [threading.Thread(target=resample) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == [pytest.approx(1 / 9)] * 80
+    assert warnings.filters == filters and warnings.showwarning is shown

@@ -918,7 +918,7 @@ def test_what_metrics_say_is_said_once_for_each_kind():
         ({"metrics": "nothing"}, "metrics must be one of .*; got 'nothing'"),
         ({"metrics": ["hscore", "hscore"]}, r"metrics has \['hscore'\] more than once"),
         ({"metrics": []}, "metrics must name at least one metric"),
-        ({"candidates": [*CANDIDATES, CANDIDATES[0]]}, "'candidates' has names .* not unique"),
+        ({"candidates": [*CANDIDATES, CANDIDATES[0]]}, "names in 'candidates' must be unique"),
         ({"candidates": [("a__b", Net()), *CANDIDATES]}, "'candidates' has names .*'a__b'"),
         ({"cv": 30}, "'cv' cannot split these 60 samples: n_splits=30 "),
         ({"cv": 500}, "'cv' cannot split these 60 samples: .*n_splits=500"),

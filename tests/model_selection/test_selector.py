@@ -467,7 +467,7 @@ class Never(Counting):
         ([PCA()], ValueError, "non-empty list of (name, transformer) tuples"),
         ([("a", PCA(), 1)], ValueError, "non-empty list of (name, transformer) tuples"),
         ([(1, PCA())], ValueError, "non-empty list of (name, transformer) tuples"),
-        ([("a", Never()), ("a", PCA())], ValueError, "Names provided are not unique: ['a', 'a']"),
+        ([("a", Never()), ("a", PCA())], ValueError, "must be unique. Got 'a' twice."),
         ([("a__b", Never())], ValueError, "Estimator names must not contain __: got ['a__b']"),
         ([("cv", Never())], ValueError, "conflict with constructor arguments: ['cv']"),
         ([("a", PCA)], TypeError, "Expected an estimator instance (PCA()), got estimator class"),

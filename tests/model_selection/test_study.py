@@ -543,7 +543,7 @@ def wrong_splitter(*subsets):
     [
         ({"candidates": []}, {}, "'candidates' must be a non-empty list"),
         ({"candidates": [("a", PCA), ("b", PCA())]}, {}, "instance"),
-        ({"candidates": [("a", PCA(1)), ("a", PCA(2))]}, {}, "Names provided are not unique"),
+        ({"candidates": [("a", PCA(1)), ("a", PCA(2))]}, {}, "unique. Got 'a' twice"),
         ({"candidates": [("repeat", PCA(1))]}, {}, "not be those of columns, .* Got 'repeat'"),
         ({"candidates": [("store", PCA(1))]}, {}, "conflict with constructor arguments"),
         ({"candidates": {"a": PCA(1)}}, {}, "The 'candidates' parameter .* must be a list"),
