@@ -36,7 +36,8 @@ report_options = all_of(
             "--level",
             type=click.FloatRange(0, 1, min_open=True, max_open=True),
             metavar="SHARE",
-            help=f"Level of the intervals and of the set, with resamples. Default: {DEFAULT_LEVEL}.",
+            help=f"Level of the intervals and of the set, if there are resamples. "
+            f"Default: {DEFAULT_LEVEL}.",
         ),
     ]
 )
@@ -136,8 +137,8 @@ class Reporting:
             )
         if not without:
             return options, []
-        are = "looks into the network and is" if len(without) == 1 else None
-        are = are or "look into the network and are"
+        one = len(without) == 1
+        are = "looks into the network and is" if one else "look into the network and are"
         return options, [f"{', '.join(without)} {are} scored without resamples."]
 
     def write(self, selector, title, data=None):
