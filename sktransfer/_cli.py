@@ -113,13 +113,14 @@ def rank(
             pairs, own = without_own_source(found, target.medmnist_name)
             target.check(n_folds=cv, has_store=cache is not None and on_error == "raise")
             check_runs(pairs, target.X)
+            options, unsampled = reporting.options(metrics)
             store = open_cache(cache)
         except (ValueError, TypeError, OSError, ImportError) as error:
             raise WrongInput(str(error)) from error
         if not quiet:
-            for remark in target.remarks + left_out + own:
+            for remark in target.remarks + left_out + own + unsampled:
                 print(f"warning: {remark}", file=sys.stderr)
-        selector = _select(pairs, metrics, cv, target, store, quiet, reporting.options(metrics))
+        selector = _select(pairs, metrics, cv, target, store, quiet, options)
         not_written = reporting.write(selector, target.title, data)
     written = None if not_written else report
     try:

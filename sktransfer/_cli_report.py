@@ -8,8 +8,9 @@ from ._cli_options import CannotWrite, all_of
 
 __all__ = ["Reporting", "report_options"]
 
-#: How many resamples a report has where none are asked for.
+#: How many resamples a report has where none are asked for, and the level of intervals.
 DEFAULT_RESAMPLES = 200
+DEFAULT_LEVEL = 0.95
 
 # Metrics that score a resample in milliseconds. Others are resampled on request only.
 _QUICK = {"hscore", "leep", "linearprobe", "logme", "ncti", "nce", "pactran", "transrate"}
@@ -34,9 +35,9 @@ report_options = all_of(
         click.option(
             "--level",
             type=click.FloatRange(0, 1, min_open=True, max_open=True),
-            default=0.95,
-            show_default=True,
-            help="Level of the intervals and of the set.",
+            metavar="SHARE",
+            help=f"Level of the intervals and of the set, if there are resamples. "
+            f"Default: {DEFAULT_LEVEL}.",
         ),
     ]
 )
@@ -51,14 +52,15 @@ class Reporting:
         Where to write it; None for no report.
     n_resamples : int or None
         What was asked for.
-    level : float
-        Level of intervals and sets.
+    level : float or None
+        Level of intervals and sets that was asked for.
     """
 
     def __init__(self, path, n_resamples, level):
         self.path = path
         self.n_resamples = n_resamples
-        self.level = level
+        self.level = DEFAULT_LEVEL if level is None else level
+        self.is_level_given = level is not None
 
     def check(self, data=None):
         """Refuse, before any network runs, what could not be written or computed.
@@ -92,25 +94,52 @@ class Reporting:
             raise ValueError(f"--report would replace the data, {self.path!r}.")
 
     def options(self, metrics):
-        """Give the parameters of the selector.
+        """Give the parameters of the selector, before any network runs.
 
         Parameters
         ----------
         metrics : dict of str to metric
-            The metrics.
+            The metrics, the deciding one first.
 
         Returns
         -------
         options : dict of str to object
             ``n_resamples`` and ``level``.
-        """
-        n_resamples = self.n_resamples
-        if n_resamples is None:
-            from .evaluation._uncertainty import fewest_resamples
+        remarks : list of str
+            Which metrics are scored without resamples.
 
-            wanted = max(DEFAULT_RESAMPLES, fewest_resamples(self.level))
+        Raises
+        ------
+        ValueError
+            If a level is given without resamples, or the deciding metric can't be resampled.
+        """
+        from .evaluation._uncertainty import fewest_resamples
+        from .model_selection._metric_collection import needs_network
+
+        n_resamples = self.n_resamples
+        wanted = max(DEFAULT_RESAMPLES, fewest_resamples(self.level))
+        if n_resamples is None:
             n_resamples = wanted if self.path is not None and set(metrics) <= _QUICK else 0
-        return {"n_resamples": n_resamples, "level": self.level}
+        options = {"n_resamples": n_resamples, "level": self.level}
+        if n_resamples == 0:
+            if self.is_level_given:
+                raise ValueError(
+                    f"--level {self.level:g} is that of intervals from resamples, and there are "
+                    f"none; give --resamples {wanted} too."
+                )
+            return options, []
+        without = [name for name, metric in metrics.items() if needs_network(metric)]
+        decides = next(iter(metrics))
+        if decides in without:
+            raise ValueError(
+                f"--resamples must be 0 where {decides} decides: it looks into the network, which "
+                "would have to run on every resample. The first of --metric decides."
+            )
+        if not without:
+            return options, []
+        one = len(without) == 1
+        are = "looks into the network and is" if one else "look into the network and are"
+        return options, [f"{', '.join(without)} {are} scored without resamples."]
 
     def write(self, selector, title, data=None):
         """Write the report, if there is to be one.

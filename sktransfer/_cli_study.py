@@ -19,6 +19,7 @@ from ._cli_own_modules import current_folder_importable
 from ._cli_study_inputs import find_targets, read_reference
 from ._cli_study_output import StudyProgress, print_summary, write_figures, write_tables
 from ._cli_study_plan import plan_targets
+from .utils._files import try_to_write
 from .utils._progress import rows_reported_to, steps_reported_to
 
 __all__ = ["study"]
@@ -191,9 +192,10 @@ def _check_folder(folder, resume):
 def _make(folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        try_to_write(folder / _STORE)
     except OSError as error:
         raise ValueError(
-            f"--out: the folder {str(folder)!r} can't be made ({error.strerror})."
+            f"--out: the folder {str(folder)!r} can't be made or written to ({error.strerror})."
         ) from error
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,12 @@ pytest.importorskip("torch", reason="the bundled networks need torch")
 pytest.importorskip("click", reason="the command line needs click")
 pytest.importorskip("rich", reason="the command line needs rich")
 
+from sktransfer._cli_metrics import parse_metrics
+from sktransfer._cli_report import Reporting
 from sktransfer.cli import main
+from sktransfer.metrics import get_metric, metric_names
 from sktransfer.model_selection import TransferabilitySelector
+from sktransfer.model_selection._resamples import plan_resamples
 
 SMALL = ["--candidates", "tiny:mnist_half", "tiny:untrained_half"]
 
@@ -103,12 +108,67 @@ def test_wrong_arguments_give_one_line_before_anything_runs(capsys, npz, tmp_pat
         (["--report", npz], "--report would replace the data"),
         (["--resamples", 5], "--resamples must be 0 or at least 40 with --level 0.95. Got 5."),
         (["--level", 1], "--level"),
+        (["--level", 0.9], "--level 0.9 is that of intervals from resamples, and there are none"),
+        (["--level", 0.999, "--resamples", 0], "give --resamples 2000 too"),
+        # A report, but of metrics that are not resampled unasked.
+        (["--level", 0.9, "--metric", "parc", "--report", tmp_path / "r.html"], "are none; give"),
+        (["--report", tmp_path / ("x" * 240 + ".html")], "can't be written: File name too long"),
+        (["--metric", "fu", "logme", "--resamples", 40], "--resamples must be 0 where fu decides"),
     ]:
         code, out, err = run(capsys, "--data", npz, *SMALL, *arguments)
         message = [line for line in err.splitlines() if line.startswith("sktransfer:")]
         assert (code, out, len(message)) == (2, "", 1), arguments
         assert words in message[0] and "[1/" not in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that takes no files")
+def test_a_folder_that_takes_no_files_is_found_before_anything_runs(capsys, npz):
+    """Whose permissions say that the administrator may."""
+    code, out, err = run(capsys, "--data", npz, *SMALL, "--report", "/proc/x.html")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        "sktransfer: --report must name a file in a folder that exists. '/proc/x.html' can't be "
+        "written: No such file or directory."
+    ]
+
+
+def test_metrics_that_look_into_the_network_are_scored_without_resamples(capsys, npz, tmp_path):
+    path = tmp_path / "out.html"
+    code, out, err = run(
+        capsys, "--data", npz, "--candidates", "tiny:mnist_half", "--metric", "logme", "fu", "nce",
+        "--resamples", 40, "--format", "json", "--report", path,
+    )  # fmt: skip
+    assert code == 0
+    said = [line for line in err.splitlines() if "resamples" in line]
+    assert said == ["warning: fu looks into the network and is scored without resamples."]
+    (row,) = json.loads(out)["candidates"]
+    assert all(np.isfinite(row[metric]) for metric in ("logme", "fu", "nce"))
+    assert row["logme_low"] < row["logme"] < row["logme_high"]
+    assert "nce_low" in row and "fu_low" not in row
+    page = path.read_text(encoding="utf-8")
+    assert "Without resamples, and so without intervals: <code>fu</code>." in page
+
+
+def test_all_metrics_can_be_resampled_but_two():
+    metrics = parse_metrics(["all"])
+    options, remarks = Reporting(None, 40, None).options(metrics)
+    assert options == {"n_resamples": 40, "level": 0.95}
+    assert remarks == ["fu, lpfu look into the network and are scored without resamples."]
+    assert set(metrics) == set(metric_names())
+
+
+def test_a_consensus_takes_what_can_be_resampled():
+    metrics = {name: get_metric(name) for name in ("logme", "fu")}
+    y = np.arange(20) % 2
+    for refit, is_refused in [(None, False), ("logme", False), ("fu", True), ("consensus", True)]:
+        selector = TransferabilitySelector([], n_resamples=40, refit=refit)
+        if is_refused:
+            with pytest.raises(ValueError, match="'n_resamples' must be 0 with FU"):
+                plan_resamples(selector, metrics, y, y, "classification")
+        else:
+            planned = plan_resamples(selector, metrics, y, y, "classification")
+            assert set(planned.schemes) == {"logme"}
 
 
 def test_a_report_that_cannot_be_written_costs_no_ranking(capsys, npz, tmp_path, monkeypatch):

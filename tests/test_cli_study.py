@@ -20,6 +20,7 @@ pd = pytest.importorskip("pandas", reason="tables need pandas")
 
 from sktransfer import _cli_study_output
 from sktransfer._cli_candidates import NamedCandidate
+from sktransfer._cli_study import _make
 from sktransfer._cli_study_inputs import without_own_source
 from sktransfer.backbones import PrecomputedFeatures
 from sktransfer.cli import main
@@ -189,6 +190,14 @@ def test_other_folders_are_no_studies(capsys, arguments, tmp_path):
     assert (code, out) == (2, "")
     assert "can't be made" in err
     assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/tty"), reason="needs a folder that takes no files")
+def test_a_folder_that_takes_no_files_is_found_before_anything_runs(tmp_path):
+    with pytest.raises(ValueError, match=r"--out: the folder .* can't be made or written to"):
+        _make(Path("/proc/tty"))
+    _make(tmp_path / "new" / "folder")
+    assert os.listdir(tmp_path / "new" / "folder") == []
 
 
 def test_killed_and_resumed(capsys, arguments, files, tmp_path):

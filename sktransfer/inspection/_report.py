@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
 from ..model_selection import TransferabilitySelector
-from ..utils._files import write_file
+from ..utils._files import try_to_write, write_file
 from ._report_advice import advice, certainty, findings
 from ._report_facts import facts_of
 from ._report_markup import anchor, escaped, shortened
@@ -113,7 +113,7 @@ def check_report_path(path, argument="'path'"):
     TypeError
         If it is no path.
     ValueError
-        If it is a folder or a device, or its folder isn't there or can't be written to.
+        If it is a folder or a device, its folder isn't there, or no file can be made in it.
     """
     if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
         raise TypeError(f"{argument} must be a str or a path. Got {type(path).__name__} instead.")
@@ -121,16 +121,18 @@ def check_report_path(path, argument="'path'"):
     expected = f"{argument} must name a file in a folder that exists."
     if not text or "\0" in text:
         raise ValueError(f"{expected} Got {text!r} instead.")
-    path = Path(text)
-    folder = Path(os.path.realpath(path)).parent
-    if path.is_dir() or text.endswith(("/", os.sep)):
+    path, target = Path(text), Path(os.path.realpath(text))
+    # Not the methods of a path, which raise where a name is too long.
+    if os.path.isdir(path) or text.endswith(("/", os.sep)):
         raise ValueError(f"{expected} {text!r} is a folder.")
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError(f"{expected} {text!r} is no ordinary file.")
-    if not folder.is_dir():
+    if not os.path.isdir(target.parent):
         raise ValueError(f"{expected} There is no folder {str(path.parent)!r}.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{expected} The folder {str(path.parent)!r} can't be written to.")
+    try:
+        try_to_write(target)
+    except OSError as error:
+        raise ValueError(f"{expected} {text!r} can't be written: {error.strerror}.") from error
     return path
 
 

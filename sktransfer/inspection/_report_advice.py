@@ -52,7 +52,11 @@ def advice(facts):
     markup : str
         A paragraph.
     """
-    return f'<p class="advice" id="recommendation">{_advice(facts)}</p>'
+    said, untrained = _advice(facts), _untrained_best(facts)
+    if untrained and not _is_pretraining_beaten(facts):
+        has = "has" if len(untrained) == 1 else "have"
+        said += f" Mind that {_several(untrained)} {has} random weights."
+    return f'<p class="advice" id="recommendation">{said}</p>'
 
 
 def _advice(facts):
@@ -71,12 +75,17 @@ def _advice(facts):
         )
     of = f"of {n_all} candidates"
     top = next(each for each in facts.scored if each.name == facts.selector.best_name_)
-    if any(said.startswith(WITHIN_NOISE) for said in facts.findings):
+    if _is_noise(facts):
         return (
             f"No candidate stands out: all {scored} with a score are within noise {by}, and "
             f"{first}, which scores highest, is no better founded than another choice."
         )
-    if top.twin >= top.score:
+    if _is_pretraining_beaten(facts):
+        return (
+            f"Doubt that pretraining helps here: {first}, which scores highest {of} {by}, has "
+            f"random weights{_and_tied(facts, best)}."
+        )
+    if not top.is_untrained and top.twin >= top.score:
         return (
             f"Doubt that pretraining helps here: {first} scores highest {of} {by}, but not higher "
             "than the same architecture with random weights."
@@ -88,15 +97,37 @@ def _advice(facts):
             f"Choose among {len(best)} candidates with the same highest score {of} {by}, such as "
             f"{first}."
         )
-    said = f"Fine-tune {first} first: {of} it has the highest score {by}"
-    others = [each for each in facts.tied or [] if each not in best]
+    return f"Fine-tune {first} first: {of} it has the highest score {by}{_and_tied(facts, best)}."
+
+
+def _and_tied(facts, best):
+    """Go on with the candidates that can't be told apart from the best, if that is known."""
+    if facts.tied is None:
+        return ""
+    others = [each for each in facts.tied if each not in best]
     if not others:
-        if facts.tied is not None:
-            said += ", and can be told apart from all others"
-        return f"{said}."
-    if len(others) < _MOST_NAMED:
-        return f"{said}, though {_several(others)} can’t be told apart from it."
-    return f"{said}, though {len(others)} others can’t be told apart from it."
+        return ", and can be told apart from all others"
+    named = _several(others) if len(others) < _MOST_NAMED else f"{len(others)} others"
+    return f", though {named} can’t be told apart from it"
+
+
+def _is_noise(facts):
+    return any(said.startswith(WITHIN_NOISE) for said in facts.findings)
+
+
+def _untrained_best(facts):
+    return [each.name for each in facts.scored if each.is_best and each.is_untrained]
+
+
+def _is_pretraining_beaten(facts):
+    """Tell whether one candidate with random weights is before all, pretrained ones among them."""
+    best = [each for each in facts.scored if each.is_best]
+    return (
+        not _is_noise(facts)
+        and len(best) == 1
+        and best[0].is_untrained
+        and any(each.table.get("pretrained") is True for each in facts.scored)
+    )
 
 
 def certainty(facts):
@@ -127,8 +158,16 @@ def certainty(facts):
     )
 
 
-def _names(names):
-    return listing((name(each, whole=len(str(each)) < 200) for each in names), "names")
+def _names(facts, names):
+    untrained = {each.name for each in facts.candidates if each.is_untrained}
+    return listing(
+        (
+            name(each, whole=len(str(each)) < 200)
+            + (' <span class="quiet">(untrained)</span>' if each in untrained else "")
+            for each in names
+        ),
+        "names",
+    )
 
 
 def _sampling(facts):
@@ -161,13 +200,14 @@ def _sampling(facts):
         "half": f"{found.n_resamples} random halves of the rows",
         "tenth": f"{found.n_resamples} resamples that leave out a random tenth of the rows",
     }.get(found.scheme, f"{found.n_resamples} resamples")
+    is_among = "is among them" if n_others else "is this one"
     promise = (
         f"The candidate with the highest <em>expected</em> score by {metric_markup(facts.metric)}, "
-        f"over fresh samples of this size{n}, is among them with a probability of about "
+        f"over fresh samples of this size{n}, {is_among} with a probability of about "
         f"{found.level:g}. Of more data another one may be the best. Found from {escaped(scheme)}, "
         "the same for all candidates. This says nothing of fine-tuning."
     )
-    return title, paragraph(lead), _names(facts.tied), paragraph(promise)
+    return title, paragraph(lead), _names(facts, facts.tied), paragraph(promise)
 
 
 def _decision(facts):
@@ -187,7 +227,27 @@ def _decision(facts):
         else "The set is empty, since no candidate has a score."
     )
     promise = sentence(found.statement, facts.names)
-    return title, paragraph(lead), _names(found.names) if n else "", paragraph(promise)
+    return title, paragraph(lead), _names(facts, found.names) if n else "", paragraph(promise)
+
+
+def _of_random_weights(facts):
+    """Say first that the best candidate is untrained, in the words of the findings if they do."""
+    untrained = _untrained_best(facts)
+    quoted = [repr(each) for each in untrained]
+    said = [
+        each
+        for each in facts.findings
+        if ("untrained" in each or "random weights" in each)
+        and "untrained twin" not in each
+        and any(name in each for name in quoted)
+    ]
+    if said or not untrained:
+        return said
+    has = "has" if len(untrained) == 1 else "have"
+    return [
+        f"{', '.join(quoted)} {has} the highest score and random weights: by "
+        f"{facts.metric!r} no pretrained candidate is better."
+    ]
 
 
 def findings(facts):
@@ -204,7 +264,8 @@ def findings(facts):
         A section.
     """
     unsuited = facts.selector._unsuited_warnings(facts.metric, facts.selector.metrics_)
-    said = [message for message, _ in unsuited] + facts.findings
+    said = _of_random_weights(facts) + [message for message, _ in unsuited]
+    said += [each for each in facts.findings if each not in said]
     said = [sentence(each, facts.names) for each in said]
     if said:
         body = listing(said)

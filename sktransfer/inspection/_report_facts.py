@@ -61,6 +61,11 @@ class Candidate:
         return self.has_score and self.rank == 1
 
     @property
+    def is_untrained(self):
+        """Whether its weights are known to be random."""
+        return self.table.get("pretrained") is False
+
+    @property
     def seconds(self):
         """Seconds that it took to be run and to be scored."""
         return float(self.table["extraction_time"]), float(self.table["scoring_time"])

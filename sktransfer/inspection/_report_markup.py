@@ -9,8 +9,8 @@ import unicodedata
 __all__ = [
     "anchor",
     "decimals_for",
+    "digits",
     "escaped",
-    "exact",
     "listing",
     "name",
     "number",
@@ -145,18 +145,27 @@ def decimals_for(values):
     Returns
     -------
     decimals : int or None
-        Four digits of their range; None where the numbers need an exponent.
+        Four digits of their range and three of that of their upper half, between which the choice
+        is, so that one number far below hides no difference, without the zeros that would end
+        all of more than four; None where they need an exponent.
     """
-    finite = [float(value) for value in values if math.isfinite(value)]
+    finite = sorted(float(value) for value in values if math.isfinite(value))
     if not finite:
         return 4
-    largest, span = max(map(abs, finite)), max(finite) - min(finite)
+    largest, span = max(map(abs, finite)), finite[-1] - finite[0]
     if largest >= 1e9 or 0 < largest < 1e-5:
         return None
-    scale = span if span > 1e-9 * largest else largest
-    if scale == 0:
+    if largest == 0:
         return 4
-    return min(max(3 - math.floor(math.log10(scale)), 0), 8)
+    least = 1e-9 * largest  # what differs by less is the same
+    decimals = 3 - math.floor(math.log10(span if span > least else largest))
+    upper = finite[-1] - finite[len(finite) // 2]
+    if upper > least:
+        decimals = max(decimals, 2 - math.floor(math.log10(upper)))
+    decimals = min(max(decimals, 0), 8)
+    while decimals > 4 and all(abs(round(v, decimals - 1) - v) <= least for v in finite):
+        decimals -= 1
+    return decimals
 
 
 def number(value, decimals=4):
@@ -167,38 +176,44 @@ def number(value, decimals=4):
     value : float or int
         The number.
     decimals : int or None, default=4
-        How many to show; None for four digits and an exponent.
+        How many to show; None for three and an exponent.
 
     Returns
     -------
     markup : str
-        A ``data`` element, whose value is exact; a word for a number that is none.
+        A ``data`` element, whose value is exact; a symbol that is read out as a word for a number
+        that is none.
     """
-    if math.isnan(value):
-        return '<span class="none">none</span>'
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    shown = f"{value:.4g}" if decimals is None else f"{value:,.{decimals}f}"
-    return exact(value, shown)
+    shown = digits(value, decimals)
+    if math.isfinite(value):
+        value = int(value) if float(value).is_integer() and abs(value) < 2**53 else float(value)
+        return f'<data value="{value!r}">{shown}</data>'
+    word = "none" if math.isnan(value) else "infinite" if value > 0 else "minus infinite"
+    kind = _class("none" if word == "none" else None)
+    return f'<span{kind} role="img" aria-label="{word}" title="{word}">{shown}</span>'
 
 
-def exact(value, shown):
-    """Mark up a number that is shown in words of its own.
+def digits(value, decimals=4):
+    """Write a number, the same way in text and plots.
 
     Parameters
     ----------
     value : float or int
         The number.
-    shown : str
-        What stands for it.
+    decimals : int or None, default=4
+        As for :func:`number`.
 
     Returns
     -------
-    markup : str
-        A ``data`` element, whose value is exact.
+    text : str
+        The digits; a dash for NaN, and the sign of infinity.
     """
-    value = int(value) if float(value).is_integer() and abs(value) < 2**53 else float(value)
-    return f'<data value="{value!r}">{escaped(shown)}</data>'
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    # What is rounded to nothing has no sign.
+    return f"{value:.3e}" if decimals is None else f"{value:z,.{decimals}f}"
 
 
 def paragraph(markup, kind=None):

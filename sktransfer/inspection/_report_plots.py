@@ -2,7 +2,7 @@
 
 import math
 
-from ._report_markup import decimals_for, escaped, name, number, shortened
+from ._report_markup import decimals_for, digits, escaped, name, number, shortened
 
 __all__ = ["cost_plot", "ranking_plot", "size_plot"]
 
@@ -133,7 +133,7 @@ def _scale(axis):
 
 def _label(candidate):
     note = ""
-    if candidate.table.get("pretrained") is False:
+    if candidate.is_untrained:
         note = ' <span class="mark">(untrained)</span>'
     rank = f"{candidate.rank}. " if candidate.has_score else ""
     return f'<div class="label">{rank}{name(candidate.name)}{note}</div>'
@@ -236,8 +236,7 @@ def _strip(candidate, axis, decimals, level):
     if not candidate.has_score:
         text = '<text x="2%" y="50%" dy="4">no score</text>'
         return _image(f"{shown}: no score", _ROW, _grid(axis) + text)
-    digits = 4 if decimals is None else decimals
-    label = f"{shown}: {candidate.score:.{digits}f}"
+    label = f"{shown}: {digits(candidate.score, decimals)}"
     kind = kind_of(candidate)
     body = [_grid(axis)]
     limits = _limits(candidate)
@@ -245,10 +244,10 @@ def _strip(candidate, axis, decimals, level):
         low, high = map(axis.percent, limits)
         body.append(_line(f"bar {kind}", low, "50%", high, "50%"))
         what = f"{level:g} interval" if level is not None else "one standard deviation"
-        label += f", {what} {limits[0]:.{digits}f} to {limits[1]:.{digits}f}"
+        label += f", {what} {digits(limits[0], decimals)} to {digits(limits[1], decimals)}"
     if not math.isnan(candidate.twin):
         body.append(_mark("twin", axis.percent(candidate.twin)))
-        label += f", untrained twin {candidate.twin:.{digits}f}"
+        label += f", untrained twin {digits(candidate.twin, decimals)}"
     body.append(_mark(kind, axis.percent(candidate.score)))
     if candidate.is_best:
         label += ", highest score"

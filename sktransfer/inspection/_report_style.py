@@ -36,6 +36,7 @@ background:var(--panel);border-left:.4rem solid var(--best);border-radius:.2rem}
 p .name,li .name{{font-weight:600}}
 .names .name{{font-weight:400}}
 nav ul{{display:flex;flex-wrap:wrap;gap:.25rem 1rem;list-style:none;padding:0}}
+nav li{{margin:0}}
 nav a{{display:inline-block;padding:.25rem 0}}
 .cards{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(22rem,100%),1fr));gap:1rem;
 margin:1rem 0}}
@@ -46,7 +47,7 @@ padding:.8rem 1rem}}
 background:var(--ground)}}
 .scroll{{overflow-x:auto;margin:1rem 0;max-width:100%}}
 .scroll:focus-visible{{outline:2px solid var(--link);outline-offset:2px}}
-table{{border-collapse:collapse;font-size:.9rem;overflow-wrap:normal}}
+table{{border-collapse:separate;border-spacing:0;font-size:.9rem;overflow-wrap:normal}}
 caption{{text-align:left;color:var(--quiet);padding:0 0 .4rem}}
 caption span{{display:inline-block;position:sticky;left:0;max-width:min(46rem,100vw - 2.5rem)}}
 th,td{{padding:.35rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}}
@@ -55,7 +56,8 @@ tbody th{{font-weight:600}}
 .number{{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}}
 thead .number{{white-space:normal;min-width:3.5rem}}
 thead th:not(.number){{min-width:6.5rem}}
-tr.marked>*{{background:var(--marked)}}
+tbody th .long{{font-weight:400}}
+table tbody tr.marked>*{{background:var(--marked)}}
 td .whole,th .whole{{display:block;width:max-content;max-width:15rem;overflow-wrap:break-word}}
 table:not(.all) .whole{{display:-webkit-box;-webkit-box-orient:vertical;
 -webkit-line-clamp:4;overflow:hidden}}
@@ -99,6 +101,10 @@ h1{{font-size:1.35rem}}
 .rows .label{{padding:.45rem 0 0}}
 .rows.valued .label{{grid-column:1/-1}}
 td .whole,th .whole{{max-width:10rem}}
+thead .number{{min-width:6rem}}
+thead th:not(.number){{min-width:9rem}}
+thead th:first-child{{min-width:0}}
+tbody th:not(:has(.long)){{position:sticky;left:0;background:var(--ground);z-index:1}}
 .long{{max-width:18rem}}
 }}
 @media print{{

@@ -9,7 +9,6 @@ from ._report_advice import metric_markup
 from ._report_markup import (
     decimals_for,
     escaped,
-    exact,
     listing,
     name,
     number,
@@ -87,14 +86,14 @@ def ranking(facts):
 
 def _named(candidate):
     note = ""
-    if candidate.table.get("pretrained") is False:
+    if candidate.is_untrained:
         note = ' <span class="quiet">(untrained)</span>'
     return name(candidate.name, whole=True) + note
 
 
 def _interval(limits, decimals):
     if limits is None or any(map(math.isnan, limits)):
-        return '<span class="none">none</span>'
+        return number(math.nan)
     if limits[0] == limits[1] and decimals == 0:
         return number(limits[0], 0)
     return f"{number(limits[0], decimals)} to {number(limits[1], decimals)}"
@@ -176,6 +175,7 @@ def metrics(facts):
         )
         parts.append(paragraph("Not told apart from the best by the other metrics (sampling):"))
         parts.append(listing(said))
+        parts.append(_not_resampled(selector, names))
     parts.append(_consensus(getattr(selector, "consensus_", None)))
     return section("All metrics", *parts)
 
@@ -184,6 +184,14 @@ def _scored(score, rank, decimals):
     if math.isnan(score):
         return number(score)
     return f'{number(score, decimals)} <span class="quiet">({int(rank)})</span>'
+
+
+def _not_resampled(selector, names):
+    without = [m for m in names if m in selector.metric_scores_ and m not in selector.uncertainty_]
+    if not without:
+        return ""
+    marked = ", ".join(map(metric_markup, without))
+    return paragraph(f"Without resamples, and so without intervals: {marked}.", "quiet")
 
 
 def _consensus(found):
@@ -246,6 +254,8 @@ def baselines(facts):
             b: 0 if b in ("n_parameters", "n_features") else decimals_for(scores.values())
             for b, scores in known.items()
         }
+        # On the scale of the deciding metric, to be compared with its scores.
+        decimals["untrained_twin"] = decimals_for(each.score for each in facts.candidates)
         head = ["!candidate", f"#rank by {metric_markup(facts.metric)}"]
         head += [f"#{CALLED.get(b, escaped(b))}" for b in known]
         rows = [
@@ -321,10 +331,11 @@ def cost(facts):
         )
     head = ["!candidate", "#feature width", "#parameters", "#rows run", "features from a store"]
     head += ["#seconds to run", "#seconds to score"]
-    total = sum(extraction), sum(scoring)
+    totals = sum(extraction), sum(scoring)
+    run, score = (number(total, decimals_for([*totals, 0.0])) for total in totals)
     said = (
-        f"All {len(rows)} candidates took {exact(total[0], f'{total[0]:.3g}')} s to run and "
-        f"{exact(total[1], f'{total[1]:.3g}')} s to score. Nothing was fine-tuned."
+        f"All {len(rows)} candidates took {run}\N{NO-BREAK SPACE}s to run and "
+        f"{score}\N{NO-BREAK SPACE}s to score. Nothing was fine-tuned."
     )
     return section(
         "Cost",

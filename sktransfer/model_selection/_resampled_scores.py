@@ -55,7 +55,7 @@ class ResampledScores:
 
 
 def resample_scores(task, resamples, metrics):
-    """Score one candidate on all resamples.
+    """Score one candidate on all resamples, by the metrics that can be resampled.
 
     Parameters
     ----------
@@ -71,6 +71,9 @@ def resample_scores(task, resamples, metrics):
     resampled : dict of str to ResampledScores
         By metric.
     """
+    metrics = {name: metric for name, metric in metrics.items() if name in resamples.schemes}
+    if not metrics:
+        return {}
 
     def select(array):
         return array if array is None or task.rows is None else array[task.rows]

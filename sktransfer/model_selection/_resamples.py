@@ -9,7 +9,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ..evaluation._uncertainty import fewest_resamples
 from ..metrics import KNN, LEEP, NCE, LinearProbe, LogME
-from ._metric_collection import needs_network
+from ._metric_collection import deciders, deciding_metric, needs_network
 from ._shared_rows import comparable_rows
 
 __all__ = ["SCHEMES", "Resamples", "plan_resamples", "scheme_of"]
@@ -50,7 +50,7 @@ class Resamples:
     positions : ndarray of intp of shape (n_samples,)
         The place of each row in an order that only the content of the rows decides.
     schemes : dict of str to str
-        For each metric one of `SCHEMES`.
+        For each metric that is resampled one of `SCHEMES`.
     codes : ndarray of intp of shape (n_samples,), default=None
         Classes, numbered from 0, of each of which rows are left out.
     splits : sequence of ndarray of int or None, default=(None,)
@@ -225,7 +225,8 @@ def scheme_of(metric, resampling="auto"):
     if needs_network(metric):
         raise ValueError(
             f"'n_resamples' must be 0 with {name}: it looks into the network, which would have to "
-            "be run on every resample, while resampling is done on features that were kept."
+            "be run on every resample, while resampling is done on features that were kept. Beside "
+            "another metric that decides, it is scored without resamples."
         )
     if resampling == "auto":
         return "half" if isinstance(metric, _BY_HALVES) else "tenth"
@@ -263,7 +264,8 @@ def plan_resamples(selector, metrics, X, y, task, splits=(None,)):
     Raises
     ------
     ValueError
-        If there are too few for the level, or a metric can't be resampled like that.
+        If there are too few for the level, a metric can't be resampled like that, or one that
+        decides can't be resampled at all.
     """
     n_resamples, level, resampling = selector.n_resamples, selector.level, selector.resampling
     if resampling in ("bootstrap", "multinomial"):
@@ -285,7 +287,13 @@ def plan_resamples(selector, metrics, X, y, task, splits=(None,)):
             f"'n_resamples' must be 0 or at least {fewest} for level={level:g}. "
             f"Got {n_resamples} instead."
         )
-    schemes = {name: scheme_of(metric, resampling) for name, metric in metrics.items()}
+    # What only stands beside the metric that decides need not be resampled.
+    decides = deciders(metrics, deciding_metric(metrics, selector.refit))
+    schemes = {
+        name: scheme_of(metric, resampling)
+        for name, metric in metrics.items()
+        if not needs_network(metric) or any(metric is each for each in decides)
+    }
     codes = None
     if task == "classification":
         codes = np.unique(y, return_inverse=True)[1].reshape(-1)

@@ -27,9 +27,9 @@ def selection_uncertainties(results, selection, level):
     Returns
     -------
     uncertainties : dict of str to SelectionUncertainty
-        By metric; metrics without any score are left out. Empty without resamples. A consensus of
-        scores, which is a mean of metrics, has one if they were resampled alike; one of ranks has
-        none.
+        By metric; metrics without any score, and those that look into the network, are left out.
+        Empty without resamples. A consensus of scores, which is a mean of metrics, has one if they
+        were resampled alike; one of ranks has none.
     """
     resamples = selection.resamples
     if resamples is None:
@@ -37,7 +37,7 @@ def selection_uncertainties(results, selection, level):
     values = {
         name: _resampled_means(results, name, resamples.n_resamples)
         for name in results.metrics
-        if np.isfinite(results.mean[name]).any()
+        if name in resamples.schemes and np.isfinite(results.mean[name]).any()
     }
     schemes = {resamples.schemes[name] for name in values}
     metrics = dict(results.metrics)

@@ -113,8 +113,8 @@ class TransferabilitySelector(
     n_resamples : int, default=0
         On how many resamples of the rows to score all candidates again, for ``uncertainty_``; 0
         for none. With a level of 0.95 at least 40 are needed, and 200 are enough. Features that
-        were extracted are scored, and nothing is run or fitted again. Not available for metrics
-        that look into the network.
+        were extracted are scored, and nothing is run or fitted again. Metrics that look into the
+        network are scored without, and can't decide then.
     level : float, default=0.95
         Level of the intervals, and of the set of candidates that may be the best.
     resampling : {"auto", "half", "tenth", "dirichlet"}, default="auto"
@@ -194,7 +194,8 @@ class TransferabilitySelector(
         fine-tuning, with what it was calibrated on. None without a calibration: it takes a metric
         with default parameters, classes, no `cv` and no weights.
     uncertainty_ : dict of str to :class:`~sktransfer.evaluation.SelectionUncertainty`
-        For every metric, the intervals of scores and ranks; empty without `n_resamples`.
+        For every metric, the intervals of scores and ranks; empty without `n_resamples`. Metrics
+        that look into the network are not in it.
     tied_with_best_ : list of str
         The candidates that can't be told apart from the best by the deciding metric: the one with
         the highest expected score over fresh samples of this size is among them with a probability

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
-__all__ = ["sync", "write_file"]
+__all__ = ["sync", "try_to_write", "write_file"]
 
 
 def sync(folder):
@@ -24,6 +24,31 @@ def sync(folder):
             os.close(handle)
 
 
+def try_to_write(path):
+    """Make the file that comes before another one and remove it, to know before the work.
+
+    Permissions alone don't tell: some folders take no files, whoever asks.
+
+    Parameters
+    ----------
+    path : Path
+        The file that is to be written, which is left as it is.
+
+    Raises
+    ------
+    OSError
+        If there can't be one.
+    """
+    temporary = _beside(path)
+    with open(temporary, "xb"):
+        pass
+    temporary.unlink()
+
+
+def _beside(path):
+    return path.with_name(f"{path.name}.{uuid4().hex}.tmp")
+
+
 def write_file(path, content):
     """Write a file so that it is there as a whole or not at all.
 
@@ -40,7 +65,7 @@ def write_file(path, content):
         The file.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
+    temporary = _beside(path)
     try:
         with open(temporary, "wb") as file:
             file.write(content)

@@ -16,11 +16,11 @@ from sklearn.utils._param_validation import (
     Hidden,
     InvalidParameterError,
     Options,
-    StrOptions,
     validate_parameter_constraints,
     validate_params,
 )
 from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._param_validation import StrOptions as _StrOptions
 from sklearn.utils._repr_html.estimator import _VisualBlock
 from sklearn.utils._set_output import _get_output_config, _wrap_data_with_container
 from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
@@ -70,6 +70,14 @@ class Interval(_Interval):
     def is_satisfied_by(self, val):
         """Tell whether a value is a number in the interval."""
         return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+class StrOptions(_StrOptions):
+    """Texts to choose from; messages list them in the order of the alphabet, not of a set."""
+
+    def __str__(self):
+        """Write the texts as messages of wrong parameters show them."""
+        return f"a str among {{{', '.join(map(repr, sorted(self.options)))}}}"
 
 
 #: What a parameter ``n_jobs`` may be: joblib knows no 0.

@@ -231,7 +231,7 @@ def test_the_ranking_is_that_of_the_selector(page, hostile):
         assert row["rank"]["values"] == [hostile.ranking_[name]]
         tied = row["sampling: told apart from the best?"]["text"]
         if name == "broken":
-            assert (row["logme"]["text"], tied) == ("none", "no score")
+            assert (row["logme"]["text"], tied) == ("–", "no score")
             continue
         assert row["logme"]["values"] == [hostile.scores_[name]]
         assert row["0.95 interval"]["values"] == found.score_interval[place].tolist()
@@ -432,6 +432,54 @@ def test_a_best_that_random_weights_equal_is_doubted(bare, tmp_path):
     assert "its untrained twin" in Page(markup).text
 
 
+def with_random_weights(bare, names, **attributes):
+    changed = TransferabilitySelector(bare.candidates)
+    vars(changed).update(vars(bare), **attributes)
+    pretrained = [name not in names for name in bare.cv_results_["candidate"]]
+    changed.cv_results_ = bare.cv_results_ | {"pretrained": np.array(pretrained, dtype=object)}
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("untrained", "findings", "advice", "first"),
+    [
+        (
+            ["two"],
+            [],
+            "Doubt that pretraining helps here: two, which scores highest of 2 candidates by "
+            "hscore on 150 samples, has random weights.",
+            "two has the highest score and random weights",
+        ),
+        (
+            ["two"],
+            ["Size says the same.", "The best candidate, 'two', is untrained."],
+            "Doubt that pretraining helps here: two, which",
+            "The best candidate, two , is untrained.",
+        ),
+        (
+            ["two"],
+            ["Every candidate is within noise: so."],
+            "Mind that two has random weights.",
+            "two has the highest score",
+        ),
+        (["one", "two"], [], "Mind that two has random weights.", "two has the highest score"),
+        (["one"], ["Size says the same."], "Fine-tune two first", "Size says the same."),
+    ],
+)
+def test_a_best_with_random_weights_is_said_first(
+    bare, tmp_path, untrained, findings, advice, first
+):
+    selector = with_random_weights(bare, untrained, findings_=findings)
+    path = selector.report(tmp_path / "r.html")
+    markup = path.read_text(encoding="utf-8")
+    said = advice_of(markup)
+    assert advice in said
+    assert ("random weights" in said) == ("two" in untrained)
+    before = Page(markup).text.split("Before you act on it")[2]
+    assert before.strip().startswith(first)
+    assert all(before.count(" ".join(each.split()[:3])) == 1 for each in findings)
+
+
 def test_consensus(tmp_path):
     candidates = [(name, noisy(0.2 + 0.3 * i, i)) for i, name in enumerate("abc")]
     selector = fitted(candidates, metric=["logme", "hscore"], refit="consensus", n_resamples=40)
@@ -532,7 +580,12 @@ def test_only_fitted_selectors_and_titles_that_are_text(bare, tmp_path):
     ("values", "decimals"),
     [
         ([0.1, 0.8], 4),
-        ([0.71, 0.7101], 8),
+        ([0.71, 0.7101], 4),  # 8 tell no more
+        ([0.71, 0.7101 + 1e-7], 7),
+        ([0.9995, 0.998, 1.0], 4),
+        ([-1e6, 0.5, 0.51], 4),  # one far below hides no difference
+        ([1e-7, 3e-7], None),
+        ([3.14e-5, 1e-5, 2e-5], 7),
         ([5.0, 5.0], 3),
         ([1e5, 3e5], 0),
         ([0.0, 0.0], 4),
@@ -548,8 +601,56 @@ def test_decimals_tell_numbers_apart(values, decimals):
 def test_numbers_keep_all_their_digits():
     assert number(0.1 + 0.2, 2) == '<data value="0.30000000000000004">0.30</data>'
     assert number(77754.0, 0) == '<data value="77754">77,754</data>'
-    assert (number(np.inf), number(-np.inf)) == ("∞", "-∞")
-    assert "none" in number(np.nan)
+    assert number(1.5e-7, None) == '<data value="1.5e-07">1.500e-07</data>'
+    assert number(-0.001, 2) == '<data value="-0.001">0.00</data>'
+    for value, symbol, word in [
+        (np.nan, "–", "none"),
+        (np.inf, "∞", "infinite"),
+        (-np.inf, "-∞", "minus infinite"),
+    ]:
+        markup = number(value)
+        assert f'aria-label="{word}"' in markup and f">{symbol}<" in markup
+
+
+def decimals_in(cells):
+    """How many digits stand behind the point of each number in some cells of a column."""
+    texts = [cell["text"].split(" (")[0] for cell in cells]
+    shown = [part for text in texts for part in text.split(" to ") if part not in "–∞"]
+    return {len(re.sub(r"e.*", "", part).partition(".")[2]) for part in shown}
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1.0, 1e4, 1e12])
+def test_a_column_has_one_number_of_decimals(bare, tmp_path, scale):
+    scaled = TransferabilitySelector([(name, PCA(1)) for name in "abcd"])
+    vars(scaled).update(vars(bare))
+    scores = scale * np.array([1.5, 1.2503, np.nan, 0.0])
+    names, table = list("abcd"), {}
+    for column, values in bare.cv_results_.items():
+        table[column] = np.resize(values, 4)
+    table |= {"candidate": np.array(names, dtype=object), "mean_hscore": scores}
+    table |= {"low_hscore": scores - 0.1 * scale, "high_hscore": scores + scale}
+    table |= {"rank_hscore": np.array([1, 2, 4, 3]), "extraction_time": np.array([1, 20, 0.3, 4])}
+    for column in ("rank_low_hscore", "rank_high_hscore", "probability_best_hscore"):
+        table[column] = np.array([1, 1, 1, 2])
+    by_name = dict(zip(names, scores, strict=True))
+    scaled.cv_results_, scaled.best_name_ = table, "a"
+    scaled.scores_ = by_name
+    scaled.metric_scores_ = {"hscore": by_name, "other": dict(zip(names, -scores, strict=True))}
+    table["rank_other"] = table["rank_hscore"]
+    scaled.baseline_scores_ = {"source_accuracy": by_name, "untrained_twin": by_name}
+    page = page_of(scaled, tmp_path)
+    checked = [
+        ("Ranking by hscore", ["hscore", "spread over 3 splits"]),
+        ("by every metric", ["hscore", "other"]),
+        ("Baselines of each", ["accuracy on its own source", "untrained twin"]),
+        ("Size and cost", ["seconds to run", "seconds to score"]),
+    ]
+    for words, columns in checked:
+        rows = page.table(words)
+        for column in columns:
+            assert len(decimals_in(row[column] for row in rows)) == 1, (words, column)
+    shown = [row["hscore"]["text"] for row in page.table("Ranking by hscore")]
+    assert len(set(shown)) == 4 and shown[3] == "–"
 
 
 @pytest.mark.parametrize("values", [[0.4, 0.7], [-3.0, 1e6], [2.0, 2.0], [0.0, 0.0], [1e-7, 2e-7]])
