@@ -275,9 +275,13 @@ def table(caption, head, rows, *, kind=None, marked=()):
     """
     numeric = [column.startswith("#") for column in head]
     heading = next((place for place, column in enumerate(head) if column.startswith("!")), 0)
+    kinds = ["number" if is_number else None for is_number in numeric]
+    if head[heading].startswith("!"):
+        kinds[heading] = "heading"  # stays in view when the others scroll
+        kind = f"{kind} named" if kind else "named"
     heads = "".join(
-        f'<th scope="col"{_class("number" if is_number else None)}>{column.lstrip("#!")}</th>'
-        for column, is_number in zip(head, numeric, strict=True)
+        f'<th scope="col"{_class(kind_of_column)}>{column.lstrip("#!")}</th>'
+        for column, kind_of_column in zip(head, kinds, strict=True)
     )
     body = []
     for place, row in enumerate(rows):

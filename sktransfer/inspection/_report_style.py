@@ -104,7 +104,7 @@ td .whole,th .whole{{max-width:10rem}}
 thead .number{{min-width:6rem}}
 thead th:not(.number){{min-width:9rem}}
 thead th:first-child{{min-width:0}}
-tbody th:not(:has(.long)){{position:sticky;left:0;background:var(--ground);z-index:1}}
+.named .heading,.named tbody th{{position:sticky;left:0;background:var(--ground);z-index:1}}
 .long{{max-width:18rem}}
 }}
 @media print{{
