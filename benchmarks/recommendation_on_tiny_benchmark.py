@@ -375,34 +375,33 @@ def show_rst(rules, cells, part):
 
 
 def racing_rows(cells):
-    """Give regret and hits of races, by what they started with, as far as they have been run.
+    """Give regret and hits of races, by what they started with, in the rows of their table.
 
     ``racing_on_tiny_benchmark.py`` runs them. A race has a winner and no ranking, so no tau.
     """
-    if not RACES.exists():
-        return {}
     with RACES.open(encoding="utf-8", newline="") as file:
-        races = list(csv.DictReader(file))
-    found = {}
-    for cell in cells:
-        key = (cell.target, str(cell.train_size), str(cell.seed))
-        for race in races:
-            if (race["target"], race["train_size"], race["seed"]) == key:
-                best = max(cell.reference.values())
-                own = cell.reference[race["winner"]]
-                found.setdefault(race["start"], []).append(
-                    (100 * (best - own), own == best, float(race["cost"]))
-                )
-    return {
-        f"racing from {start}": {
-            "n_cells": len(rows),
-            "regret": float(np.mean([row[0] for row in rows])),
-            "tail_regret": float(np.percentile([row[0] for row in rows], 95)),
-            "top_1": float(np.mean([row[1] for row in rows])),
-            "cost": float(np.mean([row[2] for row in rows])),
+        races = {
+            (race["start"], race["target"], int(race["train_size"]), int(race["seed"])): race
+            for race in csv.DictReader(file)
         }
-        for start, rows in found.items()
-    }
+    titles = ["rule", "top 1", "regret", "95th percentile", "cost, %"]
+    yield titles
+    for start in dict.fromkeys(key[0] for key in races):
+        those = [races[start, cell.target, cell.train_size, cell.seed] for cell in cells]
+        regret = np.array(
+            [
+                100 * (max(cell.reference.values()) - cell.reference[race["winner"]])
+                for cell, race in zip(cells, those, strict=True)
+            ]
+        )
+        low, high = interval(np.tile(regret[:, None], len(COLUMNS)), cells, "regret")
+        yield [
+            f"racing from {start}",
+            f"{np.mean(regret == 0):.2f}",
+            f"{regret.mean():.2f} ({low:.2f}, {high:.2f})",
+            f"{np.percentile(regret, 95):.1f}",
+            f"{100 * np.mean([float(race['cost']) for race in those]):.1f}",
+        ]
 
 
 def main():
@@ -424,10 +423,10 @@ def main():
     cells, rules = all_cells(benchmark), all_rules(benchmark)
     for part in PARTS if not options.decisions else ():
         (show_rst if options.rst else show)(rules, cells, part)
+    for first, *others in racing_rows(cells):
+        print("\n".join([f"   * - {first}", *(f"     - {other}" for other in others)]))
     if options.rst:
         return
-    for name, row in racing_rows(cells).items():
-        print(f"{name:46}", {key: round(value, 2) for key, value in row.items()})
     print(f"\ndecision sets, level {LEVEL}: coverage and share on targets left out, threshold")
     for rule in ("logme", "pactran", "linearprobe", *list(CONSENSUS)[:3], "n_parameters"):
         for kind in ("margin", "rank"):

@@ -91,3 +91,11 @@ def test_the_goals_are_met_by_the_default(script, known):
     assert round(rows["logme"][tau] / rows[CEILING][tau], 2) == 0.88
     found = script.calibrated(benchmark, cells, "logme")
     assert found.coverage >= 0.9 and found.share <= 1 / 3
+
+
+def test_races_are_those_that_were_run(script, known):
+    _, cells, _ = known
+    lines = []
+    for first, *others in script.racing_rows(cells):
+        lines += [f"   * - {first}", *(f"     - {other}" for other in others)]
+    assert "\n".join(lines) in PAGE.read_text(encoding="utf-8")
