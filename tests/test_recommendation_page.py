@@ -43,7 +43,7 @@ def tables():
         for row in re.findall(r"^   \* - (.*\n(?:     - .*\n)*)", block, flags=re.MULTILINE):
             first, *others = (cell.removeprefix("     - ") for cell in row.splitlines())
             rows[first] = others
-        if next(iter(rows)) == "rule":
+        if next(iter(rows)) == "rule" and rows["rule"][0] != "top 1":  # that one is of races
             found.append(rows)
     return found
 
