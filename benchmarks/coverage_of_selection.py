@@ -53,6 +53,7 @@ COLUMNS = (
     "largest_ratio",
 )
 N_RESAMPLES = 40
+FEWEST = 100
 CHUNK = 5
 LATENT = 6
 
@@ -135,6 +136,14 @@ SETTINGS = {
     "n < D": Setting(40, 80, 3, (1, 0.98, 0.95, 0.5)),
     "uneven": Setting(100, 20, 2, (1, 0.97, 0.9, 0.3), smallest_class=0.15),
     "few": Setting(40, 20, 10, (1, 0.98, 0.95, 0.5), rows_per_class=4),
+}
+
+TITLES = {
+    "n > D": "80 rows, 10 features",
+    "n ~ D": "80 rows, 60 features",
+    "n < D": "40 rows, 80 features",
+    "uneven": "100 rows, 20 features, one class of 15",
+    "few": "40 rows, 20 features, classes of 4",
 }
 
 
@@ -305,29 +314,20 @@ def page(rows):
             f"{float(row['held']):.0f} / {float(row['size']):.1f} ({float(row['oracle_size']):.1f})"
         )
 
-    def table(pairs):
-        titles = [f"{s.n_samples} rows, {s.n_features} features" for s in SETTINGS.values()]
-        titles[-2] += ", one class of 15"
-        titles[-1] += ", classes of 4"
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 14 10 15 15 15 16 15", ""]
+    def table(pairs, settings, widths):
+        lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
         for cells in [
-            ["metric", "resampling", *titles],
-            *([name, scheme, *(cell(s, name, scheme) for s in SETTINGS)] for name, scheme in pairs),
+            ["metric", "resampling", *(TITLES[setting] for setting in settings)],
+            *([name, scheme, *(cell(s, name, scheme) for s in settings)] for name, scheme in pairs),
         ]:
-            lines += [
-                f"   {'* -' if not n else '  -'} {text}".rstrip() for n, text in enumerate(cells)
-            ]
+            lines += [f"   {'  -' if n else '* -'} {text}".rstrip() for n, text in enumerate(cells)]
         return "\n".join(lines)
 
-    def simulated(name, scheme):
-        return any(
-            int(found[key]["selections"]) >= 100 for key in found if key[1:] == (name, scheme)
-        )
-
-    chosen = list(automatic())
-    others = dict.fromkeys((r["metric"], r["resampling"]) for r in rows)
-    others = [pair for pair in others if pair not in chosen and simulated(*pair)]
-    return table(chosen), table(others)
+    weighted = dict.fromkeys(r["metric"] for r in rows if r["resampling"] == "dirichlet")
+    return (
+        table(automatic(), SETTINGS, "14 10 15 15 15 16 15"),
+        table([(name, "dirichlet") for name in weighted], ("n > D", "n < D"), "25 25 25 25"),
+    )
 
 
 def automatic(names=None):
@@ -376,9 +376,8 @@ def main():
         for setting in arguments.settings
         for name, scheme in schemes
     ]
-    rows = [
-        row for pair in dict.fromkeys(pairs) if (row := measure(arguments.work, *pair)) is not None
-    ]
+    measured = [measure(arguments.work, *pair) for pair in dict.fromkeys(pairs)]
+    rows = [row for row in measured if row is not None and row["selections"] >= FEWEST]
     show(rows)
     if arguments.table:
         with open(TABLE, "w", newline="", encoding="utf-8") as file:
