@@ -25,6 +25,8 @@ __all__ = ["StudyRun", "known_identities"]
 
 _NO_PARAMS = {"fit": {}, "fit_transform": {}}
 _UNITS_PER_PROCESS = 4
+# How often processes may be killed, one after the other, without a result in between.
+_MOST_IN_VAIN = 2
 _SECONDS_OF_SILENCE = 10.0
 _MOST_REASONS = 5
 
@@ -239,7 +241,7 @@ class StudyRun:
     def _results(self, units):
         """Work on units in whatever processes joblib has; give results as they come."""
         left = {(unit.candidate, unit.fraction, unit.repeat): unit for unit in units}
-        n_left = None
+        n_left, n_in_vain = None, 0
         while left:
             try:
                 with closing(_parallel(self.n_jobs, list(left.values()))) as results:
@@ -253,8 +255,9 @@ class StudyRun:
                     yield from map(run_unit, left.values())
                     return
                 # A process was killed, for its memory maybe. Others take its place, as long as
-                # they get any further.
-                if n_left == len(left):
+                # they get any further; two may have been killed before any result came.
+                n_in_vain = n_in_vain + 1 if n_left == len(left) else 0
+                if n_in_vain == _MOST_IN_VAIN:
                     error.add_note(
                         f"{self.called} has the results so far; a further run continues."
                     )

@@ -14,10 +14,10 @@ from sktransfer.utils._target import (
     TASKS,
     as_labels,
     as_target_array,
-    check_weights,
     encode_target,
     refuse_masked,
 )
+from sktransfer.utils._weights import check_weights
 
 
 def encode(y, task="auto", tasks=TASKS):
