@@ -1,6 +1,8 @@
 """Settings and data that all tests share, and files of pretrained weights where there are any."""
 
+import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +39,29 @@ def pytest_collection_modifyitems(items):
         return item.get_closest_marker("slow") is None and item.path.suffix != ".rst"
 
     items.sort(key=is_quick)
+
+
+@pytest.fixture(scope="session")
+def benchmark_script():
+    """Give a function that imports one of the scripts in benchmarks/, which import each other."""
+    folder, before = Path(__file__).resolve().parents[1] / "benchmarks", set(sys.modules)
+
+    def load(name):
+        if name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module  # its data classes look there
+            sys.path.insert(0, str(folder))
+            try:
+                spec.loader.exec_module(module)
+            finally:
+                sys.path.remove(str(folder))
+        return sys.modules[name]
+
+    yield load
+    for path in folder.glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
 
 
 @pytest.fixture

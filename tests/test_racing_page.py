@@ -1,7 +1,5 @@
 """The table on the page about races is that of the races that were run, and keeps their budget."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +10,8 @@ PAGE = ROOT / "docs" / "user_guide" / "racing.rst"
 
 
 @pytest.fixture(scope="module")
-def script():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        path = ROOT / "benchmarks" / "racing_on_tiny_benchmark.py"
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+def script(benchmark_script):
+    return benchmark_script("racing_on_tiny_benchmark")
 
 
 def test_the_page_has_the_table_of_the_script(script):

@@ -1,8 +1,6 @@
 """The numbers on the page about recommendations are those of the bundled benchmark."""
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +17,8 @@ PARTS = ("all", "chosen on", "fashion", "100 images")
 
 
 @pytest.fixture(scope="module")
-def script():
-    path = ROOT / "benchmarks" / "recommendation_on_tiny_benchmark.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # its data classes look there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[path.stem]
+def script(benchmark_script):
+    return benchmark_script("recommendation_on_tiny_benchmark")
 
 
 @pytest.fixture(scope="module")

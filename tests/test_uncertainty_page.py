@@ -1,8 +1,6 @@
 """The tables on the page about uncertainty are what was simulated, and hold what it promises."""
 
 import csv
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,14 +10,8 @@ PAGE = ROOT / "docs" / "user_guide" / "uncertainty.rst"
 
 
 @pytest.fixture(scope="module")
-def script():
-    path = ROOT / "benchmarks" / "coverage_of_selection.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # its data classes look there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[path.stem]
+def script(benchmark_script):
+    return benchmark_script("coverage_of_selection")
 
 
 @pytest.fixture(scope="module")

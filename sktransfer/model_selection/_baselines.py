@@ -58,21 +58,22 @@ class BaselinePlan:
     @property
     def metrics(self):
         """The baselines that are scored on features."""
-        scored = {"linearprobe": LinearProbe(n_permutations=0, task=self.task)}
-        if self.task in KNN.tasks:
-            scored["knn"] = KNN(task=self.task)
+        # Of several labels nearest neighbours know nothing, and "auto" says so.
+        of_neighbours = self.task if self.task in KNN.tasks else "auto"
+        scored = {
+            "knn": KNN(task=of_neighbours),
+            "linearprobe": LinearProbe(n_permutations=0, task=self.task),
+        }
         return {name: metric for name, metric in scored.items() if name in self.names}
 
 
-def plan_baselines(baselines, task="classification"):
+def plan_baselines(baselines):
     """Read the parameter ``baselines``.
 
     Parameters
     ----------
     baselines : "auto", "all", None, or list or tuple of str
         As in the selector.
-    task : {"classification", "multilabel", "regression"}, default="classification"
-        What the target is.
 
     Returns
     -------
@@ -92,14 +93,14 @@ def plan_baselines(baselines, task="classification"):
                 "'baselines' must be 'auto', 'all', None or a list of names. "
                 f"Got {baselines!r} instead."
             )
-        return BaselinePlan(BASELINES, baselines == "all", task)
+        return BaselinePlan(BASELINES, every_twin=baselines == "all")
     unknown = [name for name in baselines if name not in BASELINES]
     if unknown:
         raise ValueError(
             f"'baselines' must name some of {list(BASELINES)!r}. Got {unknown[0]!r} instead."
         )
     names = tuple(name for name in BASELINES if name in baselines)
-    return BaselinePlan(names, True, task)
+    return BaselinePlan(names, every_twin=True)
 
 
 def score_baselines(baselines, metrics, cells, known, y):

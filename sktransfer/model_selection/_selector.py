@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -343,11 +344,10 @@ class TransferabilitySelector(
         candidates = self._validate_candidates()
         metrics = validated_metrics(self._given_metrics())
         deciding = deciding_metric(metrics, self.refit)
-        plan_baselines(self.baselines)
+        plan = plan_baselines(self.baselines)
         prepared = self._prepare(X, y, fit_params, method, candidates, metrics)
         require_classes(self.target_measure, prepared["y"])
         task = require_defined(prepared["y"], deciders(metrics, deciding))
-        plan = plan_baselines(self.baselines, task)
         prepared["resamples"] = plan_resamples(
             self, metrics, X, prepared["y"], task, prepared["splits"]
         )
@@ -362,7 +362,7 @@ class TransferabilitySelector(
             [name for name, _ in candidates],
             metrics,
             None if self.cv is None else len(prepared["splits"]),
-            plan,
+            replace(plan, task=task),
             None if deciding in metrics else consensus_options(metrics, prepared["y"]),
         )
         selection = Selection(

@@ -16,7 +16,7 @@ def _few(labels, n=10):
     return ", ".join(map(repr, labels[:n])) + (", ..." if len(labels) > n else "")
 
 
-def check_class_weight(class_weight, target, sample_weight, name):
+def _class_weights(class_weight, target, sample_weight, name):
     """Turn weights of the classes into weights of the samples.
 
     Parameters
@@ -129,7 +129,7 @@ def check_weights(sample_weight, X, target, *, relative=True, class_weight=None,
         return X, target, None
     weight = as_weights(sample_weight, X)
     if class_weight is not None:
-        weight = weight * check_class_weight(class_weight, target, weight, name)
+        weight = weight * _class_weights(class_weight, target, weight, name)
     kept = weight > 0
     if not kept.any():
         raise ValueError(

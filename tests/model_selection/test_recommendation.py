@@ -78,6 +78,17 @@ def test_a_baseline_is_taken_from_a_metric_only_if_that_means_the_same():
     assert weighted.scores_ != plain["knn"] == weighted.baseline_scores_["knn"]
 
 
+def test_a_baseline_without_a_definition_says_why():
+    X, y = signal()
+    several = np.column_stack([y == 0, y == 1]).astype(int)
+    selector = TransferabilitySelector([("few", Columns(0, 2)), ("more", Columns(0, 5))])
+    selector.fit(X, several)
+    assert np.isnan(list(selector.baseline_scores_["knn"].values())).all()
+    assert np.isfinite(list(selector.baseline_scores_["linearprobe"].values())).all()
+    (reason,) = said(selector, "baseline 'knn' could not be computed for any candidate")
+    assert "multilabel" in reason
+
+
 def test_what_labels_mean_decides_on_decision_sets_and_weights_of_a_consensus():
     X, y = signal()
     candidates = [("few", Columns(0, 2)), ("more", Columns(0, 5))]
